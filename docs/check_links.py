@@ -1,6 +1,9 @@
-"""`python docs/check_links.py SITE`: every link within the built site leads somewhere, and no page loads anything from elsewhere.
+"""Check that every link within the built site leads somewhere, and that no page loads from elsewhere.
 
-Prints what is wrong, a line each, and exits with 1 then. External links are not followed: they need a network.
+    python docs/check_links.py SITE
+
+Prints what is wrong, a line each, and exits with 1 then. External links are not followed: they need a
+network.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`python docs/check_width.py SITE`: no page of the built site scrolls sideways on a telephone, without scripts, in a real browser.
+"""Check in a real browser that no page of the built site scrolls sideways on a telephone, without scripts.
+
+    python docs/check_width.py SITE
 
 It uses the browser of the tests (`tests/support/browser`). Prints the pages that do, and exits with 1 then.
 """
@@ -39,11 +41,16 @@ def problems(site: Path) -> Iterator[str]:
                 if wide > window or not headings:
                     yield f"{path.relative_to(site.resolve())}: {wide} pixels in {window}, {headings} headings"
                 if width == min(WIDTHS) and (parts := tab.run(_SCROLLING)):
-                    yield f"{path.relative_to(site.resolve())}: {', '.join(sorted(set(parts)))} scroll sideways"
+                    yield (
+                        f"{path.relative_to(site.resolve())}: {', '.join(sorted(set(parts)))} scroll sideways"
+                    )
 
 
 def show(tab: Tab, path: Path) -> None:
-    """Show a page and wait until it is loaded. Where scripts are off no promise is ever kept, so it looks again and again."""
+    """Show a page and wait until it is loaded.
+
+    Where scripts are off no promise is ever kept, so it looks again and again.
+    """
     tab.ask("Page.navigate", url=path.as_uri())
     until = time.monotonic() + 60
     while tab.run("document.readyState + location.pathname") != f"complete{quote(str(path))}":

@@ -1,7 +1,10 @@
-"""`python docs/compatibility_table.py` judges every verl from 0.4.0 with every vLLM from 0.8.5, and writes docs/compatibility.json.
+"""Judge every verl from 0.4.0 with every vLLM from 0.8.5, and write docs/compatibility.json.
 
-Run it when a release has appeared. The sources come from the package index, and verdicts that this version of the doctor has given
-before come from its cache. `site_pages/releases.py` makes the pages. The last line printed is what the run has cost.
+    python docs/compatibility_table.py
+
+Run it when a release has appeared. The sources come from the package index, and verdicts that this version of
+the doctor has given before come from its cache. `site_pages/releases.py` makes the pages. The last line
+printed is what the run has cost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""`python docs/picture.py` draws docs/_static/demo.svg: a real run of check, fix and undo on the miniature of `verl-doctor demo`.
+"""Draw docs/_static/demo.svg: a real run of check, fix and undo on the miniature of `verl-doctor demo`.
 
-What differs from run to run (folders, times, the release of Python) is replaced, so the picture changes only when the output does.
-`tests/docs/test_picture.py` compares its words with a new run.
+    python docs/picture.py
+
+What differs from run to run (folders, times, the release of Python) is replaced, so the picture changes only
+when the output does. `tests/docs/test_picture.py` compares its words with a new run.
 """
 
 from __future__ import annotations
@@ -80,8 +82,12 @@ def _run(arguments: tuple[str, ...], home: Path, environment: Path) -> Iterator[
     private = {"HOME": str(home), "VIRTUAL_ENV": str(environment)}
     done = subprocess.run(
         [sys.executable, "-m", "verl_doctor.toolkit", *arguments],
-        cwd=home, env={**kept, **private}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=home,
+        env={**kept, **private},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     yield f"$ verl-doctor {' '.join(arguments)}"
     yield from done.stdout.splitlines()
     yield ""
@@ -99,9 +105,13 @@ def _folded(line: str) -> list[str]:
     indent = re.match(r"\s*(?:\S+\s{2,})?", line)
     hanging = min(len(indent[0]) if indent else 0, _COLUMNS // 4)
     return textwrap.wrap(
-        line, _COLUMNS, subsequent_indent=" " * hanging, drop_whitespace=True, break_on_hyphens=False,
+        line,
+        _COLUMNS,
+        subsequent_indent=" " * hanging,
+        drop_whitespace=True,
+        break_on_hyphens=False,
         replace_whitespace=False,
-    ) or [""]  # fmt: skip
+    ) or [""]
 
 
 def drawn(lines: list[str]) -> str:

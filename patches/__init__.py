@@ -1,1 +1,4 @@
-"""The fixes, one per file, grouped by what they change. A module whose name begins with `_` is shared by the fixes in its folder."""
+"""The fixes, one per file, grouped by what they change.
+
+A module whose name begins with `_` is shared by the fixes in its folder.
+"""

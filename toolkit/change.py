@@ -63,10 +63,11 @@ class NewLink:
 class SetVariable:
     """Set an environment variable for all processes of the job, or unset it (`value` None).
 
-    `fix --output-env DIR` applies it: in the shell file that is sourced before Ray is started, and in the `runtime_env` that
-    Ray gives to its workers. `why` is a sentence, "" for the finding's own. `until` names when it is no longer needed, ""
-    when that depends on this machine alone. With `prepend` the value is put in front of an existing list of paths.
-    `node_only` means that other nodes may need another value, so it is left out of the `runtime_env`.
+    `fix --output-env DIR` applies it: in the shell file that is sourced before Ray is started, and in the
+    `runtime_env` that Ray gives to its workers. `why` is a sentence, "" for the finding's own. `until` names
+    when it is no longer needed, "" when that depends on this machine alone. With `prepend` the value is put
+    in front of an existing list of paths. `node_only` means that other nodes may need another value, so it is
+    left out of the `runtime_env`.
     """
 
     name: str
@@ -108,11 +109,13 @@ PYTHON, LOCK = "{python}", "{lock}"
 
 @dataclass(frozen=True)
 class InstallPackages:
-    """Install exactly the packages that `lock` pins in a copy of a virtual environment, or in the environment when `copy` is it.
+    """Install exactly the packages that `lock` pins in a copy of a virtual environment.
 
-    `installer` is the command, with `PYTHON` and `LOCK` in it. `cleared` are the metadata folders, relative to the
-    environment, of distributions whose files are removed first: the installer could not remove them completely. `why` is a
-    line for each kind of change.
+    They are installed in the environment itself when `copy` is it.
+
+    `installer` is the command, with `PYTHON` and `LOCK` in it. `cleared` are the metadata folders, relative
+    to the environment, of distributions whose files are removed first: the installer could not remove them
+    completely. `why` is a line for each kind of change.
     """
 
     environment: Path
@@ -195,9 +198,9 @@ def fix(
 ) -> Callable[[Callable[..., list[Change] | Refusal]], Fix]:
     """Declare a fix.
 
-    `repairs` are the codes of the rules whose findings it repairs. `upstream` names the change in another project that made
-    it necessary (repo#number), `needed` the version range that needs it, `restart` what must be restarted before it takes
-    effect.
+    `repairs` are the codes of the rules whose findings it repairs. `upstream` names the change in another
+    project that made it necessary (repo#number), `needed` the version range that needs it, `restart` what
+    must be restarted before it takes effect.
     """
 
     def declare(function: Callable[..., list[Change] | Refusal]) -> Fix:

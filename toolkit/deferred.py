@@ -12,7 +12,10 @@ _LOCK = threading.RLock()
 
 
 def imported(module: str, path: str) -> Any:
-    """Return the object with this dotted name in a module. Raises ImportError or AttributeError when it does not exist."""
+    """Return the object with this dotted name in a module.
+
+    Raises ImportError or AttributeError when it does not exist.
+    """
     with _LOCK:
         found: Any = importlib.import_module(module)
     for name in path.split("."):
@@ -23,7 +26,8 @@ def imported(module: str, path: str) -> Any:
 class Deferred:
     """A function that is imported when it is first called.
 
-    `module` and `path` locate it, `defined_in` is the module that defines it, and `documentation` its docstring.
+    `module` and `path` locate it, `defined_in` is the module that defines it, and `documentation` its
+    docstring.
     """
 
     def __init__(self, module: str, path: str, defined_in: str, *, documentation: str | None = None) -> None:

@@ -1,7 +1,8 @@
 """Facts, which are observations without judgement, and the collectors that observe them.
 
-A fact is a frozen dataclass that survives a round trip through JSON. A *local handle* (an open source tree, an index) is
-collected in the same way but stays on this machine: rules over portable facts also work on `check --facts`.
+A fact is a frozen dataclass that survives a round trip through JSON. A *local handle* (an open source tree,
+an index) is collected in the same way but stays on this machine: rules over portable facts also work on
+`check --facts`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ UnknownKind = Literal[
 ]
 """Why a fact is unavailable, where code depends on it.
 
-no library: the library that provides it is not installed; no more processes: the machine can start no more processes, or has
-no memory for them; no temporary folder: none is writable; not tried: it costs more than this command may spend, such as a
-trial that only --deep runs; sound when isolated: the interpreter works without the user's own settings and packages.
+no library: the library that provides it is not installed; no more processes: the machine can start no more
+processes, or has no memory for them; no temporary folder: none is writable; not tried: it costs more than
+this command may spend, such as a trial that only --deep runs; sound when isolated: the interpreter works
+without the user's own settings and packages.
 """
 
 
@@ -114,8 +116,9 @@ class Need:
 def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple[Need, ...]:
     """Read from a function's annotations which facts it requires.
 
-    Parameters whose annotation is in `skip` are left to the caller. Raises TypeError, naming the function, when a parameter
-    has no annotation or one that is no class: a misspelt fact must fail before a user meets it.
+    Parameters whose annotation is in `skip` are left to the caller. Raises TypeError, naming the function,
+    when a parameter has no annotation or one that is no class: a misspelt fact must fail before a user meets
+    it.
     """
     found = []
     for name in _parameters(function):
@@ -134,7 +137,10 @@ def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a function's parameters. They are read from its code; `inspect` takes ten times as long."""
+    """Return the names of a function's parameters.
+
+    They are read from its code; `inspect` takes ten times as long.
+    """
     if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
         code = function.__code__
         if not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
@@ -145,7 +151,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 def _annotated(function: Callable[..., Any], name: str) -> tuple[Any, ...]:
     """Return the members of one annotation, (None,) when there is none.
 
-    Nearly all are class names. `typing` would compile each as a program, which takes a tenth of the time for loading all rules.
+    Nearly all are class names. `typing` would compile each as a program, which takes a tenth of the time for
+    loading all rules.
     """
     text = getattr(function, "__annotations__", {}).get(name)
     if isinstance(text, str):
@@ -162,7 +169,8 @@ def _annotated(function: Callable[..., Any], name: str) -> tuple[Any, ...]:
 class Collector:
     """A function that observes one type of fact, and its time limit.
 
-    `kept`: the fact depends only on files, variables and the facts that it needs, never on anything that changes by itself.
+    `kept`: the fact depends only on files, variables and the facts that it needs, never on anything that
+    changes by itself.
     """
 
     reference: FactReference
@@ -188,10 +196,10 @@ def collector(
 ) -> Callable[[Callable[..., Any]], Collector]:
     """Declare a collector. Its return annotation names the fact, its parameters the facts that it requires.
 
-    `timeout` is in seconds and covers this collector alone, not the facts that it requires. `local` marks a handle that
-    cannot be stored in a facts file. `kept` means that the fact depends only on files, variables and the required facts: it
-    is reused while none of them has changed (`engine.unchanged`). That excludes processes, memory, devices, the network, disk
-    space and clocks.
+    `timeout` is in seconds and covers this collector alone, not the facts that it requires. `local` marks a
+    handle that cannot be stored in a facts file. `kept` means that the fact depends only on files, variables
+    and the required facts: it is reused while none of them has changed (`engine.unchanged`). That excludes
+    processes, memory, devices, the network, disk space and clocks.
     """
 
     def declare(function: Callable[..., Any]) -> Collector:
@@ -209,7 +217,10 @@ def collector(
 
 
 def arguments_from(needs: tuple[Need, ...], get: Callable[[type], Any]) -> dict[str, Any] | Unknown:
-    """Build a call's keyword arguments from the facts that `get` returns, or return the first `Unknown` that prevents the call."""
+    """Build a call's keyword arguments from the facts that `get` returns.
+
+    Otherwise, return the first `Unknown` that prevents the call.
+    """
     arguments = {}
     for need in needs:
         answer = get(need.fact)

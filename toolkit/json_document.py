@@ -70,7 +70,10 @@ def schema(name: str, document: Any, command: str) -> dict[str, Any]:
 
 
 class _Schemas:
-    """The schemas of the types in a document. Each `TypedDict` below the document itself becomes a definition."""
+    """The schemas of the types in a document.
+
+    Each `TypedDict` below the document itself becomes a definition.
+    """
 
     def __init__(self, document: Any) -> None:
         self._document = document

@@ -24,7 +24,10 @@ Store = Literal["disk", "shared memory", "memory", "GPU memory", "resources"]
 
 @dataclass(frozen=True)
 class RemovePath:
-    """Remove a file, or a folder with its contents, if it is still the same: device, inode and change time."""
+    """The removal of a file or folder if it is unchanged: same device, inode and change time.
+
+    A folder is removed with its contents.
+    """
 
     path: str
     device: int
@@ -45,10 +48,12 @@ class EndProcess:
 
 @dataclass(frozen=True)
 class KillActor:
-    """Have one Ray cluster end one actor. `address` is the address of its GCS, `session` the cluster's own name.
+    """Have one Ray cluster end one actor.
 
-    `python` is an interpreter with the cluster's version of Ray, `token` the file with the token that it requires, "" when it
-    requires none.
+    `address` is the address of its GCS, `session` the cluster's own name.
+
+    `python` is an interpreter with the cluster's version of Ray, `token` the file with the token that it
+    requires, "" when it requires none.
     """
 
     address: str
@@ -76,7 +81,8 @@ Removal = RemovePath | EndProcess | KillActor | RemoveGroup
 class Leftover:
     """Something unused. `proof` lists the observations that show it, each a short clause.
 
-    `size` is in bytes of what `store` names, `age` in seconds since it was last changed or its job ended; None when unknown.
+    `size` is in bytes of what `store` names, `age` in seconds since it was last changed or its job ended;
+    None when unknown.
     """
 
     kind: Kind

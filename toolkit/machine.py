@@ -1,4 +1,6 @@
-"""What collectors need of this machine: the user's environment and folder, kernel files, and running other programs.
+"""What collectors need of this machine: the user's environment and folder, kernel files, running programs.
+
+Running programs means that collectors run other programs.
 
 Tests pass their own `Machine`, whose programs may return recorded output.
 """
@@ -25,7 +27,8 @@ __all__ = ["Answer", "Machine", "Output", "Runner"]
 Answer = Output
 """The name of `Output` in 0.1, for plugins."""
 
-# Caches of a child go to a private folder, so that inspecting an environment leaves no trace in the user's home.
+# Caches of a child go to a private folder, so that inspecting an environment leaves no trace in the user's
+# home.
 _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TMPDIR")
 _MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
 _MOST_LINKS = 40  # as in the kernel
@@ -49,10 +52,10 @@ def _current_folder() -> Path:
 class Machine:
     """This machine, as the user sees it.
 
-    `planned` is the content that a plan would give launch files, by path: they are read as if it were written. `root` is
-    where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them in a folder. `as_started` turns the
-    environment that a Ray process was started with into the environment after its restart; they differ only while a repair of
-    the job's environment is judged.
+    `planned` is the content that a plan would give launch files, by path: they are read as if it were
+    written. `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them in
+    a folder. `as_started` turns the environment that a Ray process was started with into the environment
+    after its restart; they differ only while a repair of the job's environment is judged.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -64,7 +67,10 @@ class Machine:
 
     @property
     def home(self) -> str:
-        """The user's home as Python's expanduser finds it: HOME, else the entry in the user database; "" where neither exists."""
+        """The user's home as Python's expanduser finds it.
+
+        HOME, else the entry in the user database; "" where neither exists.
+        """
         if home := self.environ.get("HOME"):
             return home
         try:
@@ -85,10 +91,14 @@ class Machine:
         return self.root / path.lstrip("/")
 
     def read(self, path: str) -> str | None:
-        """Return the text of a small kernel file; None when it does not exist or is not readable. Never waits for a pipe."""
+        """Return the text of a small kernel file; None when it does not exist or is not readable.
+
+        Never waits for a pipe.
+        """
         try:
             with open(self.at(path), "rb", opener=_at_once) as file:
-                # In pieces: for a single setting, the kernel rejects a buffer of 4 MiB (proc_sys_call_handler).
+                # In pieces: for a single setting, the kernel rejects a buffer of 4 MiB
+                # (proc_sys_call_handler).
                 pieces = []
                 for _ in range(_MOST_OF_A_FILE // _PIECE):
                     if not (piece := file.read(_PIECE)):
@@ -124,8 +134,8 @@ class Machine:
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Output:
         """Run a program as the user's job would be run, in a private folder, without writing bytecode.
 
-        It and all that it started are killed after `timeout` seconds, or as soon as it has ended. Raises OSError when it
-        cannot be started.
+        It and all that it started are killed after `timeout` seconds, or as soon as it has ended. Raises
+        OSError when it cannot be started.
         """
         with self._private(env) as (private, environment), TURNS.waiting():
             return (self.runner or partial(run_group, folder=private))(argv, environment, timeout)
@@ -139,7 +149,9 @@ class Machine:
         env: Mapping[str, str] | None = None,
         patience: float = 5.0,
     ) -> Iterator[Dialogue]:
-        """Start a program as `run` does, and exchange messages with it. On exit it is told to stop, and killed after `patience` seconds.
+        """Start a program as `run` does, and exchange messages with it.
+
+        On exit it is told to stop, and killed after `patience` seconds.
 
         Raises OSError when it cannot be started.
         """
@@ -167,7 +179,10 @@ class Machine:
             yield private, environment
 
     def as_seen_from_elsewhere(self) -> dict[str, str]:
-        """Return variables that would change meaning in a private home and folder: the user's packages, relative paths."""
+        """Return variables that would change meaning in a private home and folder.
+
+        They concern the user's packages and relative paths.
+        """
         seen = {}
         if not self.environ.get("PYTHONUSERBASE") and (home := self.home):
             seen["PYTHONUSERBASE"] = str(Path(home, ".local"))

@@ -1,9 +1,10 @@
-"""The marker in comments on patched lines, so that one grep lists them: ours, and those that other people use.
+"""The marker in comments on patched lines, ours or other people's, so that one grep lists them.
 
-People who patch a tree by hand keep the replaced line as a comment and put a word, such as `# Uky`, on both lines. That
-distinguishes another user's marker from an ordinary comment: a commented-out line ends or begins with it, a neighbouring line
-of code carries it as well, and no name in the code contains it. A block between `# Uky begin` and `# Uky end` is marked as a
-whole. Once a word is known, it marks every line with the word anywhere in its comment.
+People who patch a tree by hand keep the replaced line as a comment and put a word, such as `# Uky`, on both
+lines. That distinguishes another user's marker from an ordinary comment: a commented-out line ends or begins
+with it, a neighbouring line of code carries it as well, and no name in the code contains it. A block between
+`# Uky begin` and `# Uky end` is marked as a whole. Once a word is known, it marks every line with the word
+anywhere in its comment.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 
 _TRAILING = re.compile(r"#\s*(?P<word>[A-Za-z][\w.-]{0,30})(?P<code>:\s*[A-Z]{2,5}[0-9]{3})?\s*$")
 _KEPT_LINE = re.compile(
-    r"^\s*#(?:.*[=(),:].*|\s*(?:import|from|return|raise|yield|del|assert|pass|break|continue)\b.*)\s#\s*(?P<word>[A-Za-z][\w.-]{0,30})\s*$"
+    r"^\s*#(?:.*[=(),:].*|\s*(?:import|from|return|raise|yield|del|assert|pass|break"
+    r"|continue)\b.*)\s#\s*(?P<word>[A-Za-z][\w.-]{0,30})\s*$"
 )
 _KEPT_BEHIND_WORD = re.compile(
     r"^\s*#\s*(?P<word>[A-Za-z][\w.-]{0,30}?)\s*[:>|-]{1,2}\s+"
@@ -74,7 +76,10 @@ def is_marker(text: str) -> bool:
 
 
 def foreign_words(text: str, marker: Marker) -> frozenset[str]:
-    """Return the marker that another tool or person put on both a replaced line, kept as a comment, and its replacement."""
+    """Return the marker that another tool or person put on a replaced line and its replacement.
+
+    The replaced line is kept as a comment; both have the marker.
+    """
     if "#" not in text:
         return frozenset()
     lines = text.splitlines()
@@ -93,7 +98,10 @@ def foreign_words(text: str, marker: Marker) -> frozenset[str]:
 
 
 def _words_of_blocks(lines: Iterable[str]) -> set[str]:
-    """Return capitalised words that enclose a block with `begin` and `end`: `# Encoder start` and `# end training` are prose."""
+    """Return capitalised words that enclose a block with `begin` and `end`.
+
+    `# Encoder start` and `# end training` are prose.
+    """
     edges: dict[str, list[str]] = {}
     for line in lines:
         if "#" in line and (edge := _edge(line)) and edge[0][0].isupper() and "start" not in line.lower():
@@ -120,7 +128,10 @@ def _replaced(lines: list[str], number: int, word: str) -> bool:
 
 
 def _is_named(text: str, word: str) -> bool:
-    """Return whether code has a name like this word: then comments may refer to that name. Strings do not count."""
+    """Return whether code has a name like this word: then comments may refer to that name.
+
+    Strings do not count.
+    """
     try:
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         return any(token.type == tokenize.NAME and token.string == word for token in tokens)
@@ -129,7 +140,9 @@ def _is_named(text: str, word: str) -> bool:
 
 
 def marked_lines(text: str, marker: Marker, words: Iterable[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield number, marker and text of every line that ends with our marker, or has one of these words in its comment.
+    """Yield number, marker and text of every line that has our marker or one of these words.
+
+    Our marker is at the end of the line, the word in its comment.
 
     All lines of a block of such a word are marked, including its edges.
     """
@@ -153,7 +166,10 @@ def marked_lines(text: str, marker: Marker, words: Iterable[str]) -> Iterator[tu
 
 
 def _ends(text: str, begin: int, word: str) -> bool:
-    """Return whether the block that begins in this line has an end: without an end, only its first line is marked."""
+    """Return whether the block that begins in this line has an end.
+
+    Without an end, only its first line is marked.
+    """
     return (word, "end") in (_edge(line) for line in text.splitlines()[begin:] if word in line)
 
 

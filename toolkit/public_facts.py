@@ -1,7 +1,7 @@
 """The facts that a plugin may build on.
 
-These names are stable: `from verl_doctor.toolkit.public_facts import Launch`. Fields may be added; none is removed within a
-minor release. Every other fact is internal, and may be renamed at any time.
+These names are stable: `from verl_doctor.toolkit.public_facts import Launch`. Fields may be added; none is
+removed within a minor release. Every other fact is internal, and may be renamed at any time.
 """
 
 from __future__ import annotations

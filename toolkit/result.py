@@ -35,10 +35,10 @@ ReasonKind = Literal[
 ]
 """Why a rule was not judged, or what qualifies its judgement.
 
-ignored until a date: the user's configuration leaves it out; ignore expired: it left it out until a past date; cost not paid:
-it, or a fact that it needs, is more expensive than this command allows; not relevant: the rule declares itself so; fact
-absent, unknown or broken: the state of a fact that it needs (`facts.Absent`, `facts.Unknown`, `facts.Broken`); rule broke: it
-raised.
+ignored until a date: the user's configuration leaves it out; ignore expired: it left it out until a past
+date; cost not paid: it, or a fact that it needs, is more expensive than this command allows; not relevant:
+the rule declares itself so; fact absent, unknown or broken: the state of a fact that it needs
+(`facts.Absent`, `facts.Unknown`, `facts.Broken`); rule broke: it raised.
 """
 
 
@@ -46,11 +46,12 @@ raised.
 class CheckResult:
     """The result of one rule.
 
-    `reason` explains a status other than pass, warn and fail, or adds to one: a sentence for people. Code decides by
-    `reason_kind`, and by `follows_from`, the code of the rule that failed before it. `trace` is for `-v`. `deliberate` means
-    that the rule was left out on purpose: ignored by the user's configuration, or more expensive than this command allows.
-    `unjudged` is what it examined but could not judge; `blind`: it judges paths of a job but could not see any; `remembered`:
-    an earlier run found it, and nothing that it depends on has changed since. The time taken does not count in comparisons.
+    `reason` explains a status other than pass, warn and fail, or adds to one: a sentence for people. Code
+    decides by `reason_kind`, and by `follows_from`, the code of the rule that failed before it. `trace` is
+    for `-v`. `deliberate` means that the rule was left out on purpose: ignored by the user's configuration,
+    or more expensive than this command allows. `unjudged` is what it examined but could not judge; `blind`:
+    it judges paths of a job but could not see any; `remembered`: an earlier run found it, and nothing that it
+    depends on has changed since. The time taken does not count in comparisons.
     """
 
     code: str
@@ -73,10 +74,10 @@ class CheckResult:
 class PathVerdict:
     """What becomes of one path of a job, for instance "async rollout", as far as the rules can determine.
 
-    "will_fail": an error strikes it, first in `phase` (None: the rule cannot determine when), and `codes` are the rules that
-    found such errors, in the order in which they strike. "not_checked": `codes` are the rules that could not check; there are
-    none where nothing was judged at all. `not_judged` names the rules about this path that were left out, `may_stop` those
-    that found what stops it under some setting.
+    "will_fail": an error strikes it, first in `phase` (None: the rule cannot determine when), and `codes` are
+    the rules that found such errors, in the order in which they strike. "not_checked": `codes` are the rules
+    that could not check; there are none where nothing was judged at all. `not_judged` names the rules about
+    this path that were left out, `may_stop` those that found what stops it under some setting.
     """
 
     path: str
@@ -91,8 +92,9 @@ class PathVerdict:
 class Repair:
     """The result of one fix: planned, and after `--apply` judged again in fresh state.
 
-    `transaction` is the name under which `verl-doctor undo` reverts it: the journal's folder and a number, shared by all
-    repairs of one run. `notes` are sentences on what else would change, and on what undo cannot restore.
+    `transaction` is the name under which `verl-doctor undo` reverts it: the journal's folder and a number,
+    shared by all repairs of one run. `notes` are sentences on what else would change, and on what undo cannot
+    restore.
     """
 
     fix: str
@@ -110,7 +112,9 @@ class Repair:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The verdict after a plan, with its unsafe repairs or without, and the rules that would still find errors.
+    """The verdict after a plan, with or without unsafe repairs, and the rules that would still find errors.
+
+    The unsafe repairs are those of the plan.
 
     Edits of launch files are judged in memory; safe repairs elsewhere are presumed to work.
     """
@@ -136,7 +140,10 @@ class EnvironmentFiles:
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Nodes with something in common: what, how many, and which, as ranges (`system.node_names`), "" for most of them."""
+    """Nodes with something in common: what, how many, and which (`system.node_names`), "" for most.
+
+    The nodes are given as ranges.
+    """
 
     what: str
     count: int
@@ -163,7 +170,10 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """The number of rules whose result is reused because nothing that it depends on has changed, and its age in seconds."""
+    """The number of rules whose result is reused, and its age in seconds.
+
+    Nothing that the result depends on has changed.
+    """
 
     rules: int
     seconds: int
@@ -173,10 +183,11 @@ class Unchanged:
 class Report:
     """Everything found in one run.
 
-    `not_selected` names for each path the rules that would judge it but were not selected. `unexamined` is why there is no verl
-    to judge, "" where there is a verl or where rules were selected by name. `repairs` is None for a check; `applied` is
-    whether they were carried out; `environment` are the requested files. `nodes` is None when one machine was judged.
-    `unchanged` are the results of an earlier run. `forecasts` are the verdicts after a plan.
+    `not_selected` names for each path the rules that would judge it but were not selected. `unexamined` is
+    why there is no verl to judge, "" where there is a verl or where rules were selected by name. `repairs` is
+    None for a check; `applied` is whether they were carried out; `environment` are the requested files.
+    `nodes` is None when one machine was judged. `unchanged` are the results of an earlier run. `forecasts`
+    are the verdicts after a plan.
     """
 
     target: Mapping[str, Any]
@@ -194,7 +205,10 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the whole run: the worst state of any path of the job. A failure outweighs what could not be checked."""
+        """The verdict on the whole run: the worst state of any path of the job.
+
+        A failure outweighs what could not be checked.
+        """
         states = {path.state for path in self.paths}
         if "will_fail" in states:
             return "failures"
@@ -206,7 +220,8 @@ class Report:
     def could_not_check(self) -> bool:
         """Whether the absence of findings proves nothing.
 
-        There is no verl, a node did not respond, a rule broke or could not see the sources, or none judged anything.
+        There is no verl, a node did not respond, a rule broke or could not see the sources, or none judged
+        anything.
         """
         if self.unexamined or (self.nodes is not None and (self.nodes.lost or not self.nodes.answered)):
             return True
@@ -225,7 +240,10 @@ class Report:
 
     @cached_property
     def paths(self) -> tuple[PathVerdict, ...]:
-        """The verdict for each path of a job that a rule judged or an error stops; for the job as a whole where there is no such path."""
+        """The verdict for each path of a job that a rule judged or an error stops.
+
+        For the job as a whole where there is no such path.
+        """
         names = dict.fromkeys(path for result in self.results for path in result.paths)
         names |= dict.fromkeys(
             path
@@ -237,7 +255,7 @@ class Report:
         return tuple(_path_verdict(path, self) for path in names or (JOB,))
 
     def exit_code(self, *, strict: bool = False) -> ExitCode:
-        """0 no fault was found, 1 the job will fail (with `strict`: warnings too), 3 it could not be checked."""
+        """0 no fault was found, 1 the job will fail (`strict`: warnings too), 3 it could not be checked."""
         if strict and self.verdict == "warnings":
             return ExitCode.FAILED
         return EXIT_CODES[self.verdict]

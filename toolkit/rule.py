@@ -30,10 +30,11 @@ Phase = Literal[
 ]
 """When a fault strikes, in the order in which a job gets there.
 
-shell: before Python runs; import: while modules are imported; composition: while Hydra composes the configuration;
-validation: while verl validates it; ray: while Ray is started or joined; workers: while workers start and load the model;
-engine: while the inference engine starts; start: at engine start or later, where a rule cannot be more precise; then the
-first batch, the first update of the weights, the first validation, and the first checkpoint; end: when the training is over.
+shell: before Python runs; import: while modules are imported; composition: while Hydra composes the
+configuration; validation: while verl validates it; ray: while Ray is started or joined; workers: while
+workers start and load the model; engine: while the inference engine starts; start: at engine start or later,
+where a rule cannot be more precise; then the first batch, the first update of the weights, the first
+validation, and the first checkpoint; end: when the training is over.
 """
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -95,9 +96,10 @@ SubjectKind = Literal[
 ]
 """Kinds of subjects that findings are about.
 
-setting: a key of verl's configuration; symbol: a dotted name of Python code; library: a shared object; limit: a limit of the
-kernel, a container or Ray; memory: memory that something may run out of; path: a path of a job; rung: a step of the smoke
-test; site: a path of this cluster by its configured name; source: a source file that is read, not run.
+setting: a key of verl's configuration; symbol: a dotted name of Python code; library: a shared object; limit:
+a limit of the kernel, a container or Ray; memory: memory that something may run out of; path: a path of a
+job; rung: a step of the smoke test; site: a path of this cluster by its configured name; source: a source
+file that is read, not run.
 """
 
 EVERY_JOB = "every job"
@@ -132,9 +134,9 @@ class Location:
 class Subject:
     """What a finding is about, for code to decide by: its kind and its exact name.
 
-    A variable's name is the variable's, a setting's its dotted key, a file's its path, a device's its index. Two findings of
-    one rule about one subject are the same fault. `detail` distinguishes subjects with the same name: an installed version,
-    the argument of a call, the other file.
+    A variable's name is the variable's, a setting's its dotted key, a file's its path, a device's its index.
+    Two findings of one rule about one subject are the same fault. `detail` distinguishes subjects with the
+    same name: an installed version, the argument of a call, the other file.
     """
 
     kind: SubjectKind
@@ -146,8 +148,8 @@ class Subject:
 class Rewrite:
     """A word of the command that starts training, and its replacement.
 
-    `old` is the word after the shell's expansion, "" where a word is to be added; `new` is None for a word to remove. `at` is
-    where the old word stands.
+    `old` is the word after the shell's expansion, "" where a word is to be added; `new` is None for a word to
+    remove. `at` is where the old word stands.
     """
 
     old: str
@@ -159,9 +161,9 @@ class Rewrite:
 class Correction:
     """What the launch script would have to contain for a fault to be gone.
 
-    `why` is the arithmetic, or what is known about the new value. `effect` is how it changes the training, "" for no effect:
-    such a correction is safe. `code` is the rule's code. `others` are further corrections of the same fault, the next best first,
-    and `fix` names the fix of such a one.
+    `why` is the arithmetic, or what is known about the new value. `effect` is how it changes the training, ""
+    for no effect: such a correction is safe. `code` is the rule's code. `others` are further corrections of
+    the same fault, the next best first, and `fix` names the fix of such a one.
     """
 
     code: str
@@ -176,11 +178,12 @@ class Correction:
 class Finding:
     """One fault: stated in a sentence, proven by evidence, with the next step.
 
-    `subject` is what it is about; fixes, renderers and judges decide by it and never read `message` or `evidence`. `severity`
-    and `phase` (when it strikes) are the rule's own unless the finding has others. `fix` names the fix that would help. An
-    error stops the paths of a job that `stops` names (for instance "async rollout"), all of them when that is empty or holds
-    `EVERY_JOB`; a warning only may. `may_stop` are paths that cannot run under some setting. `also` are further places with
-    the same root cause. `correction` is what to write into the launch script, where a rule can determine it.
+    `subject` is what it is about; fixes, renderers and judges decide by it and never read `message` or
+    `evidence`. `severity` and `phase` (when it strikes) are the rule's own unless the finding has others.
+    `fix` names the fix that would help. An error stops the paths of a job that `stops` names (for instance
+    "async rollout"), all of them when that is empty or holds `EVERY_JOB`; a warning only may. `may_stop` are
+    paths that cannot run under some setting. `also` are further places with the same root cause. `correction`
+    is what to write into the launch script, where a rule can determine it.
     """
 
     message: str
@@ -258,7 +261,10 @@ class Check:
 
     @property
     def named_examples(self) -> tuple[tuple[str, bool], ...]:
-        """The name of each example, and whether the rule reports something in it. An index stores them without the facts."""
+        """The name of each example, and whether the rule reports something in it.
+
+        An index stores them without the facts.
+        """
         if self.case_names is not None:
             return self.case_names()
         return tuple((example.name, example.expect is not None) for example in self.examples)
@@ -276,7 +282,7 @@ class Check:
 
     @property
     def documentation(self) -> str:
-        """The docstring without its first line: Markdown with the headings *Why it matters* and *How to fix*."""
+        """The docstring without its first line: Markdown headed *Why it matters* and *How to fix*."""
         return "\n".join((inspect.getdoc(self.judge) or "").splitlines()[1:]).strip()
 
 
@@ -295,13 +301,13 @@ def check(
 ) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
     """Declare a rule.
 
-    `severity` is the severity of its findings, and `phase` is when they strike, unless a finding names its own. `requires`
-    are codes that must have passed, or this rule is skipped: one root cause gives one red line. `applies` is a function of
-    facts that returns why the rule is irrelevant here, or None when it is relevant. An `Unknown` that it returns has the same
-    effect as if the rule had needed that fact. `paths` is a function of facts that returns the paths of a job that the rule
-    judges, for instance "async rollout"; a finding names those it `stops`. `unjudged` is a function of facts that returns
-    what the rule cannot judge. `examples` may be a function that returns them, so that start-up does not build the facts of
-    all examples.
+    `severity` is the severity of its findings, and `phase` is when they strike, unless a finding names its
+    own. `requires` are codes that must have passed, or this rule is skipped: one root cause gives one red
+    line. `applies` is a function of facts that returns why the rule is irrelevant here, or None when it is
+    relevant. An `Unknown` that it returns has the same effect as if the rule had needed that fact. `paths` is
+    a function of facts that returns the paths of a job that the rule judges, for instance "async rollout"; a
+    finding names those it `stops`. `unjudged` is a function of facts that returns what the rule cannot judge.
+    `examples` may be a function that returns them, so that start-up does not build the facts of all examples.
 
     Raises TypeError or ValueError at import when the declaration is wrong.
     """

@@ -28,7 +28,7 @@ _ACTIVE: Mapping[str, Environment] = {
 _HOST_AND_PORT = re.compile(r"(\[[\da-fA-F:.]+\]|[\w.-]+):(?P<port>\d{1,5})", re.ASCII)
 
 LIBRARIES = ("ray", "transformers", "tensordict", "sglang")
-"""The packages besides vLLM whose API verl uses: installed ones are read, and bare trees of them can be named."""
+"""The packages besides vLLM whose API verl uses: installed ones are read, bare trees can be named."""
 
 LARGEST_SCRIPT = 2_000_000
 """Bytes of a launch script: a larger file is not read."""
@@ -39,7 +39,10 @@ class UsageError(Exception):
 
 
 class CannotJudgeError(Exception):
-    """Input that may be valid but that the doctor cannot examine: one sentence with the reason. Exit code 3."""
+    """Input that may be valid but that the doctor cannot examine: one sentence with the reason.
+
+    Exit code 3.
+    """
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,12 @@ class Options:
 class Target:
     """The interpreter to examine, how it was found, and what else the user named.
 
-    `libraries` are bare trees of other packages, by name. `files` are what starts the job: launch scripts, `runtime_env`
-    YAML, Dockerfiles. `words` are the arguments after them, or a whole command line when there are no files. `model` is a
-    model's folder, `model_by` what named it, `data` are data files. `ray_address` is the address of a cluster's control store
-    (GCS), "host:port". `gpu_memory` is the memory in bytes of the GPUs that the job is judged for, 0 for this machine's.
-    `passed_over` names the environment that was rejected, and why. `chosen_at` is the place in the launch script that names
-    the interpreter.
+    `libraries` are bare trees of other packages, by name. `files` are what starts the job: launch scripts,
+    `runtime_env` YAML, Dockerfiles. `words` are the arguments after them, or a whole command line when there
+    are no files. `model` is a model's folder, `model_by` what named it, `data` are data files. `ray_address`
+    is the address of a cluster's control store (GCS), "host:port". `gpu_memory` is the memory in bytes of the
+    GPUs that the job is judged for, 0 for this machine's. `passed_over` names the environment that was
+    rejected, and why. `chosen_at` is the place in the launch script that names the interpreter.
     """
 
     python: Path
@@ -102,12 +105,15 @@ class Target:
 
     @property
     def names_no_environment(self) -> bool:
-        """Whether only a tree is named: the packages installed with the doctor are not those that the job imports."""
+        """Whether only a tree is named: the doctor's installed packages are not those of the job."""
         return self.verl is not None and self.chosen_by == "verl-doctor's own"
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The options with which another command examines the same target, except `--gpu-memory`, which belongs to --deep."""
+        """The options with which another command examines the same target, except `--gpu-memory`.
+
+        `--gpu-memory` belongs to --deep.
+        """
         named = (
             ("--python", self.python if self.chosen_by in ("--python", "launch script") else None),
             ("--verl", self.verl),
@@ -152,7 +158,7 @@ _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml")
 
 
 def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Separate the files that start the job from the arguments after them, or from a command line without files.
+    """Separate the files that start the job from their arguments, or from a command line without files.
 
     A Python program is the beginning of a command line.
     """
@@ -180,7 +186,7 @@ def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...],
 
 
 def is_program(path: Path) -> bool:
-    """Return whether a file is a compiled program, such as an interpreter by its full path, and not a script."""
+    """Return whether a file is a compiled program, such as an interpreter by full path, and not a script."""
     if not os.path.isfile(path) or not os.access(path, os.X_OK):  # opening a pipe would block
         return False
     try:
@@ -204,19 +210,20 @@ def _demand_text(path: Path, word: str) -> None:
         raise UsageError(f"{word}: not a text file; name a launch script, or a complete command after --")
     if size > LARGEST_SCRIPT:
         raise UsageError(
-            f"{word}: {size / 1e6:.1f} MB, too large for a launch script; name a launch script, or a complete command after --"
+            f"{word}: {size / 1e6:.1f} MB, too large for a launch script; name a launch script, or a "
+            "complete command after --"
         )
 
 
 def _ray_address(given: str) -> str:
-    """Return the address of a cluster's GCS, or "" for the cluster that a job started from here would find."""
+    """Return the address of a cluster's GCS, or "" for the cluster a job started from here would find."""
     if given in ("", "auto"):
         return ""
     scheme, separator, _ = given.partition("://")
     if separator:
         raise UsageError(
-            f"--ray-address {given}: {scheme}:// leads to another service of Ray's; name host and port of its GCS, as in "
-            "10.0.0.1:6379"
+            f"--ray-address {given}: {scheme}:// leads to another service of Ray's; name host and port "
+            "of its GCS, as in 10.0.0.1:6379"
         )
     match = _HOST_AND_PORT.fullmatch(given)
     if match is None or not 0 < int(match["port"]) < 65536:
@@ -283,7 +290,7 @@ def _demand_access(path: Path, reason: str) -> None:
 
 
 def _absolute(path: Path) -> Path:
-    """Make absolute without following links: a virtual environment's python is a link to another environment's."""
+    """Make absolute without following links: a virtual environment's python links to another's."""
     return Path(os.path.abspath(path))
 
 
@@ -306,22 +313,27 @@ def _package_folder(path: Path | None, package: str, machine: Machine) -> Path |
         )
     if not os.access(path, os.R_OK | os.X_OK):
         raise UsageError(
-            f"{_option(package)}{path}: no permission to read this folder; ask its owner, or run as another user"
+            f"{_option(package)}{path}: no permission to read this folder; ask its owner, or run as "
+            "another user"
         )
     for folder in (path / package, path / "src" / package, path):
         if os.path.isfile(folder / "__init__.py") and (folder.name == package or folder == path):
             return folder
     raise UsageError(
-        f"{_option(package)}{path}: not a {package} tree: the folder contains neither {package}/__init__.py nor "
-        f"__init__.py; name the checkout, the unpacked wheel, or the package folder itself"
+        f"{_option(package)}{path}: not a {package} tree: the folder contains neither "
+        f"{package}/__init__.py nor __init__.py; name the checkout, the unpacked wheel, or the package "
+        "folder itself"
     )
 
 
 def journal_homes(target: Target) -> tuple[Path, Path]:
-    """Return where changes are journalled: in the environment for its own files, and in the user's state folder.
+    """Return where changes are journalled: in the environment for its files, and in the user's folder.
 
-    The first is deleted together with the environment that it describes. The second serves trees outside any environment and
-    interpreters without one, such as /usr/bin/python3; it must not lie in the doctor's own, short-lived environment.
+    It is the user's state folder.
+
+    The first is deleted together with the environment that it describes. The second serves trees outside any
+    environment and interpreters without one, such as /usr/bin/python3; it must not lie in the doctor's own,
+    short-lived environment.
     """
     import platformdirs  # noqa: PLC0415 - a gate at job start does not need it
 
@@ -340,7 +352,8 @@ def own_journal(target: Target) -> Path:
 def journal_home(target: Target, paths: Iterable[Path], *, about_environment: bool = False) -> Path:
     """Return the journal for changes to these files: the environment's when all lie in it, else the user's.
 
-    Changes that are `about_environment` but in no file are journalled in the user's folder where the environment is not writable.
+    Changes that are `about_environment` but in no file are journalled in the user's folder where the
+    environment is not writable.
     """
     inside, outside = journal_homes(target)
     prefix = Path(os.path.realpath(target.prefix))

@@ -51,7 +51,10 @@ def check_example(check: Check, example: Example) -> None:
 
 
 def check_examples(check: Check) -> None:
-    """Raise AssertionError unless the rule is documented, has an example with and one without a finding, and all hold."""
+    """Raise AssertionError unless the rule is documented, and its examples are there and hold.
+
+    It must have an example with and one without a finding, and all must hold.
+    """
     for heading in HEADINGS:
         if heading not in check.documentation:
             raise AssertionError(f"{check.code}: its docstring lacks the heading '{heading}'")

@@ -30,7 +30,8 @@ def _escape(character: str) -> str:
 
 
 _PROGRAM = re.compile(
-    r"`[^`]+`|(?<![\w/.-])(?:verl-doctor|pip|uv|ray|conda|docker|apt-get|nvidia-smi|ulimit|mount|export|source|sudo|python3?)(?= )"
+    r"`[^`]+`|(?<![\w/.-])(?:verl-doctor|pip|uv|ray|conda|docker|apt-get|nvidia-smi|ulimit|mount|export"
+    r"|source|sudo|python3?)(?= )"
 )
 _PLAIN = re.compile(r"[a-z]+")
 _WORD_OF_COMMAND = re.compile(r"[^\s]*[^\s,;:.)]")
@@ -56,7 +57,7 @@ _NO_BREAK = "\x00"
 
 
 def commands_kept_whole(text: str) -> str:
-    """Join the words of each command in a sentence, and of text in backquotes, by a character that is not a blank."""
+    """Join the words of each command in a sentence, and of backquoted text, by a non-blank character."""
     parts: list[str] = []
     place = 0
     while match := _PROGRAM.search(text, place):
@@ -67,7 +68,10 @@ def commands_kept_whole(text: str) -> str:
 
 
 def _end_of_command(text: str, program: re.Match[str]) -> int:
-    """Return where a command ends that begins with this program: before the next plain word that belongs to the sentence."""
+    """Return where a command ends that begins with this program.
+
+    It ends before the next plain word that belongs to the sentence.
+    """
     end, last, is_first = program.end(), "", True
     while text[end : end + 1] == " " and (word := _WORD_OF_COMMAND.match(text, end + 1)):
         subcommand = (is_first and program[0] == "verl-doctor") or word[0] in _SUBCOMMANDS

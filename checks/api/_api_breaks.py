@@ -42,7 +42,9 @@ def finding(
     fix: str | None = None,
     subject: Subject | None = None,
 ) -> Finding:
-    """One finding for all places with the same cause. It stops those paths that reach one of them in every run.
+    """One finding for all places with the same cause.
+
+    It stops those paths that reach one of them in every run.
 
     Without a `subject` it is about what the first of them uses.
     """
@@ -72,10 +74,10 @@ def judged(
     fold: Callable[[list[ApiUse]], str],
     remedy: str,
 ) -> Iterator[Finding]:
-    """One finding for each cause that stops a path, and one for all other breaks of a module that a path may reach.
+    """One finding per cause that stops a path, one for all other breaks of a module that a path may reach.
 
-    Those that no path reaches are one finding together. `finding_of` makes the finding for one cause, `fold` the message for
-    several, and `remedy` is theirs. A fix is named for several when it is the fix of each.
+    Those that no path reaches are one finding together. `finding_of` makes the finding for one cause, `fold`
+    the message for several, and `remedy` is theirs. A fix is named for several when it is the fix of each.
     """
     rest: dict[str, list[list[ApiUse]]] = {}
     for group in by_cause(uses, cause):
@@ -123,12 +125,13 @@ def _folded(groups: list[list[ApiUse]], fold: Callable[[list[ApiUse]], str], rem
     )
 
 
-# Kinds of uses whose names are spelled without the package: options of its command line, methods of its workers.
+# Kinds of uses whose names are spelled without the package: options of its command line, methods of its
+# workers.
 _OF_VLLM = frozenset({"option", "sent"})
 
 
 def _used(use: ApiUse) -> Subject:
-    """The name of the library, with the argument where it is about one; "return" is what an override gives back."""
+    """The name of the library, with its argument if the use has one; "return" is an override's result."""
     name, _, argument = use.name.rstrip(")").partition("(")
     if use.kind in _OF_VLLM:
         name = f"vllm.{name}"
@@ -152,7 +155,7 @@ def _behind(group: list[ApiUse]) -> str:
 
 
 def unresolved(uses: ApiUses, *kinds: str) -> tuple[Unjudged, ...]:
-    """The uses of these kinds whose targets may or may not exist, and the files that were not read for uses."""
+    """The uses of these kinds whose targets may or may not exist, and the files not read for uses."""
     uncertain = (
         Unjudged(use.name, use.reason, Location(use.path, use.line))
         for use in uses.uses
@@ -167,7 +170,10 @@ def _may_stop(uses: Iterable[ApiUse], stops: Iterable[str] = ()) -> tuple[str, .
 
 
 def _optional_severity(group: list[ApiUse]) -> Severity:
-    """A job may get there under some setting, or only on an Ascend NPU, or only in a part of verl that no job loads by itself.
+    """The severity of breaks that a job reaches only in some circumstances.
+
+    A job may get there under some setting, or only on an Ascend NPU, or only in a part of verl that no job
+    loads by itself.
 
     A setting that the job has otherwise does not lead there.
     """

@@ -12,12 +12,17 @@ MODEL = "/env/verl/utils/model.py"
 def seen(
     *uses: ApiUse, unread: tuple[Unread, ...] = (), damaged: tuple[Unread, ...] = ()
 ) -> tuple[LibraryUses]:
-    """The uses found by reading verl 0.6.1 against Ray 2.60.0 and transformers 5.10.4: Ray has everything, and transformers has these."""
-    verl = Tree("/env/verl", "verl", "0.6.1", "site-packages")
-    ray = Tree("/env/ray", "ray", "2.60.0", "site-packages")
-    transformers = Tree("/env/transformers", "transformers", "5.10.4", "site-packages")
-    answers = (
-        ApiUses(verl, ray, (), 35, PATHS),
-        ApiUses(verl, transformers, uses, 320, PATHS, damaged),
+    """The uses found by reading verl 0.6.1 against Ray 2.60.0 and transformers 5.10.4.
+
+    Ray has everything, and transformers has these uses.
+    """
+    verl = Tree(folder="/env/verl", module="verl", version="0.6.1", found_in="site-packages")
+    ray = Tree(folder="/env/ray", module="ray", version="2.60.0", found_in="site-packages")
+    transformers = Tree(
+        folder="/env/transformers", module="transformers", version="5.10.4", found_in="site-packages"
     )
-    return (LibraryUses(verl, answers, PATHS, unread),)
+    answers = (
+        ApiUses(verl=verl, library=ray, uses=(), present=35, paths=PATHS),
+        ApiUses(verl=verl, library=transformers, uses=uses, present=320, paths=PATHS, unread=damaged),
+    )
+    return (LibraryUses(verl=verl, answers=answers, paths=PATHS, unread=unread),)

@@ -63,7 +63,7 @@ def _replaced_import(group: list[ApiUse], module: str, name: str, uses: ApiUses)
 
 
 def _import_fix(group: list[ApiUse], now: str, uses: ApiUses) -> str | None:
-    """The fix: `widen-except` if verl is prepared to do without the name, otherwise an import from the name's present place."""
+    """The fix: `widen-except` if verl handles the name's absence, else an import from its present place."""
     if not isinstance(uses, VllmUses):
         return "library-import" if now else None
     if group[0].name in EARLIER:
@@ -97,8 +97,8 @@ def _missing(
 ) -> Iterator[Finding]:
     """Yield the findings about names of one kind.
 
-    The message for several: "verl imports 3 names from modules where vLLM does not have them", where `does` holds {} for the number,
-    and `lacks` ends the sentence.
+    The message for several: "verl imports 3 names from modules where vLLM does not have them", where `does`
+    holds {} for the number, and `lacks` ends the sentence.
     """
     library = named(uses)
     yield from judged(

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Successor:
-    """The name to import from the same module instead. `since` states which release changed what, `as_of` when that was looked up."""
+    """The name to import from the same module instead.
+
+    `since` states which release changed what, `as_of` when that was looked up.
+    """
 
     name: str
     since: str

@@ -1,4 +1,7 @@
-"""Parameters that vLLM's callables lost because they find the value elsewhere, with dates: no single release's sources show that."""
+"""Parameters that vLLM's callables lost because they find the value elsewhere, with dates.
+
+The sources of no single release show that.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse
 
 @dataclass(frozen=True)
 class Dropped:
-    """A parameter that a callable lost, and where it finds the value instead. `as_of` is when that was looked up."""
+    """A parameter that a callable lost, and where it finds the value instead.
+
+    `as_of` is when that was looked up.
+    """
 
     callee: str
     parameter: str

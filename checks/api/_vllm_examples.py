@@ -11,6 +11,6 @@ SERVER = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
 
 def seen(*uses: ApiUse, unread: tuple[Unread, ...] = ()) -> tuple[VllmUses]:
     """The uses found by reading verl 0.6.1 against vLLM 0.12.0: 170 that exist, and these."""
-    verl = Tree("/env/verl", "verl", "0.6.1", "site-packages")
-    vllm = Tree("/env/vllm", "vllm", "0.12.0", "site-packages")
-    return (VllmUses(verl, vllm, uses, 170, BOTH, unread),)
+    verl = Tree(folder="/env/verl", module="verl", version="0.6.1", found_in="site-packages")
+    vllm = Tree(folder="/env/vllm", module="vllm", version="0.12.0", found_in="site-packages")
+    return (VllmUses(verl=verl, library=vllm, uses=uses, present=170, paths=BOTH, unread=unread),)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rename:
-    """An old name and its replacement, which has the opposite meaning. `since` is which release changed what, `as_of` when it was looked up."""
+    """An old name and its replacement, which has the opposite meaning.
+
+    `since` is which release changed what, `as_of` when it was looked up.
+    """
 
     code: str
     old: str
@@ -32,8 +35,12 @@ LOG_REQUESTS = Rename(
 # Imports of what has no successor: what has the same name elsewhere is another thing. As of 2026-11.
 REMOVED = {
     # vLLM 0.16.0 has both: this one keeps the weight_loader, without which no weights can be loaded again.
-    "vllm.model_executor.utils:replace_parameter": "only newer releases have it; quantization.utils.layer_utils has another function of that name",
-    "vllm.model_executor.sampling_metadata:SamplingMetadata": "it was removed with the V0 engine and nothing replaces it",
+    "vllm.model_executor.utils:replace_parameter": (
+        "only newer releases have it; quantization.utils.layer_utils has another function of that name"
+    ),
+    "vllm.model_executor.sampling_metadata:SamplingMetadata": (
+        "it was removed with the V0 engine and nothing replaces it"
+    ),
 }
 
 # What older releases have under another name in another module, with the same parameters. As of 2026-11.

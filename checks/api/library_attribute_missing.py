@@ -11,22 +11,29 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses, every_p
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _GONE = ApiUse(
-    "/env/verl/models/transformers/npu_patch.py", 201, "attribute",
-    "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl.Qwen2RMSNorm", "missing", "import",
+    path="/env/verl/models/transformers/npu_patch.py",
+    line=201,
+    kind="attribute",
+    name="transformers.models.qwen2_5_vl.modeling_qwen2_5_vl.Qwen2RMSNorm",
+    resolution="missing",
+    phase="import",
     now="transformers.models.qwen2.modeling_qwen2.Qwen2RMSNorm",
     reason="transformers.models.qwen2_5_vl.modeling_qwen2_5_vl has no Qwen2RMSNorm",
-)  # fmt: skip
+)
 _UNKNOWN = ApiUse(
-    "/env/verl/protocol.py", 400, "attribute", "tensordict._td.TensorDict.consolidate", "unknown", "start", ("trainer",),
+    path="/env/verl/protocol.py",
+    line=400,
+    kind="attribute",
+    name="tensordict._td.TensorDict.consolidate",
+    resolution="unknown",
+    phase="start",
+    paths=("trainer",),
     reason="TensorDict inherits from collections.abc.MutableMapping",
-)  # fmt: skip
+)
 
 
-@check(
-    "API102",
-    paths=every_path,
-    unjudged=libraries_unjudged,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every attribute exists", seen()),
         Example("whether it exists is not known", seen(_UNKNOWN)),
         Example(
@@ -34,8 +41,10 @@ _UNKNOWN = ApiUse(
             seen(_GONE),
             expect="it is transformers.models.qwen2.modeling_qwen2.Qwen2RMSNorm now",
         ),
-    ],
-)
+    ]
+
+
+@check("API102", paths=every_path, unjudged=libraries_unjudged, examples=_examples)
 def library_attribute_missing(uses: LibraryUses) -> Iterator[Finding]:
     """verl reads an attribute that this Ray, transformers, tensordict or SGLang does not have.
 

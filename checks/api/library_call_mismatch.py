@@ -11,24 +11,30 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses, every_p
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _REFUSED = ApiUse(
-    "/env/verl/single_controller/ray/base.py", 120, "keyword", "ray.util.placement_group.placement_group(strat)",
-    "missing", "start", ("trainer",), now="strategy", read_from="/env/ray/util/placement_group.py",
-)  # fmt: skip
+    path="/env/verl/single_controller/ray/base.py",
+    line=120,
+    kind="keyword",
+    name="ray.util.placement_group.placement_group(strat)",
+    resolution="missing",
+    phase="start",
+    paths=("trainer",),
+    now="strategy",
+    read_from="/env/ray/util/placement_group.py",
+)
 
 
-@check(
-    "API103",
-    paths=every_path,
-    unjudged=libraries_unjudged,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every call fits", seen()),
         Example(
             "a keyword is not accepted",
             seen(_REFUSED),
             expect="placement_group() is called with the keyword strat, which it does not accept",
         ),
-    ],
-)
+    ]
+
+
+@check("API103", paths=every_path, unjudged=libraries_unjudged, examples=_examples)
 def library_call_mismatch(uses: LibraryUses) -> Iterator[Finding]:
     """verl calls Ray, transformers, tensordict or SGLang with arguments that it does not accept.
 

@@ -11,25 +11,50 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses, every_p
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _REMOVED = ApiUse(
-    MODEL, 34, "import", "transformers:AutoModelForVision2Seq", "missing", "import", PATHS,
-    reason="transformers has no AutoModelForVision2Seq", read_from="/env/transformers/__init__.py",
-)  # fmt: skip
+    path=MODEL,
+    line=34,
+    kind="import",
+    name="transformers:AutoModelForVision2Seq",
+    resolution="missing",
+    phase="import",
+    paths=PATHS,
+    reason="transformers has no AutoModelForVision2Seq",
+    read_from="/env/transformers/__init__.py",
+)
 _AGAIN = ApiUse(
-    "/env/verl/workers/fsdp_workers.py", 289, "import", _REMOVED.name, "missing", "start", ("trainer",),
-    reason=_REMOVED.reason, read_from=_REMOVED.read_from,
-)  # fmt: skip
-_TRIED = ApiUse(MODEL, 34, "import", _REMOVED.name, "missing", "import", PATHS, guard="except ImportError")
+    path="/env/verl/workers/fsdp_workers.py",
+    line=289,
+    kind="import",
+    name=_REMOVED.name,
+    resolution="missing",
+    phase="start",
+    paths=("trainer",),
+    reason=_REMOVED.reason,
+    read_from=_REMOVED.read_from,
+)
+_TRIED = ApiUse(
+    path=MODEL,
+    line=34,
+    kind="import",
+    name=_REMOVED.name,
+    resolution="missing",
+    phase="import",
+    paths=PATHS,
+    guard="except ImportError",
+)
 _ON_DEMAND = ApiUse(
-    "/env/verl/models/transformers/npu_patch.py", 25, "import", "transformers.modeling_utils:PretrainedConfig",
-    "missing", "import", now="transformers.configuration_utils.PretrainedConfig",
-)  # fmt: skip
+    path="/env/verl/models/transformers/npu_patch.py",
+    line=25,
+    kind="import",
+    name="transformers.modeling_utils:PretrainedConfig",
+    resolution="missing",
+    phase="import",
+    now="transformers.configuration_utils.PretrainedConfig",
+)
 
 
-@check(
-    "API101",
-    paths=every_path,
-    unjudged=libraries_unjudged,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every imported name exists", seen()),
         Example("verl tries the old name, then the new one", seen(_TRIED)),
         Example(
@@ -42,8 +67,10 @@ _ON_DEMAND = ApiUse(
             seen(_ON_DEMAND),
             expect="has it in transformers.configuration_utils",
         ),
-    ],
-)
+    ]
+
+
+@check("API101", paths=every_path, unjudged=libraries_unjudged, examples=_examples)
 def library_import_missing(uses: LibraryUses) -> Iterator[Finding]:
     """verl imports a name that this Ray, transformers, tensordict or SGLang does not have.
 

@@ -13,20 +13,24 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _TRAINER = Unread(
-    "verl.trainer.main_ppo", "/env/verl/trainer/main_ppo.py", "line 12: invalid syntax", ("trainer",), 12
+    module="verl.trainer.main_ppo",
+    path="/env/verl/trainer/main_ppo.py",
+    reason="line 12: invalid syntax",
+    paths=("trainer",),
+    line=12,
 )
 _DAMAGED = Unread(
-    "transformers.cache_utils", "/env/transformers/cache_utils.py", "line 7: '(' was never closed", PATHS, 7
+    module="transformers.cache_utils",
+    path="/env/transformers/cache_utils.py",
+    reason="line 7: '(' was never closed",
+    paths=PATHS,
+    line=7,
 )
 _NO_VLLM = Absent("vLLM is not installed in this environment")
 
 
-@check(
-    "API104",
-    phase="import",
-    paths=every_path,
-    unjudged=libraries_unjudged,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every file can be read", (*seen(), _NO_VLLM)),
         Example(
             "the trainer is broken", (*seen(unread=(_TRAINER,)), _NO_VLLM), expect="verl.trainer.main_ppo"
@@ -36,8 +40,10 @@ _NO_VLLM = Absent("vLLM is not installed in this environment")
             (*seen(damaged=(_DAMAGED,)), _NO_VLLM),
             expect="this transformers is damaged",
         ),
-    ],
-)
+    ]
+
+
+@check("API104", phase="import", paths=every_path, unjudged=libraries_unjudged, examples=_examples)
 def library_source_unreadable(uses: LibraryUses, vllm: VllmUses | Unknown) -> Iterator[Finding]:
     """A source file that the trainer or one of its libraries needs cannot be read.
 

@@ -13,24 +13,42 @@ from verl_doctor.toolkit.rule import Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted
 
 _FLOOR = ApiUse(
-    "/env/verl/third_party/vllm/__init__.py", 55, "refusal",
-    "vllm version 0.12.0 not supported and SGLang also not Found. Currently supported vllm versions are 0.18.0+",
-    "missing", "import", BOTH, reason="vs.parse(package_version) < vs.parse('0.18.0')",
-)  # fmt: skip
-_UNDER_A_SETTING = ApiUse(
-    SERVER, 446, "refusal", "rollout.enable_rollout_routing_replay=True requires vLLM >= 0.22.0", "missing", "start",
-    ("async rollout",), when="self.config.enable_rollout_routing_replay",
-    reason="_VLLM_VERSION < version.parse('0.22.0')",
-)  # fmt: skip
-_BEHIND = ApiUse(SERVER, 38, "import", "vllm.utils:get_tcp_uri", "missing", "import", ("async rollout",))
-
-
-@check(
-    "VLLM106",
+    path="/env/verl/third_party/vllm/__init__.py",
+    line=55,
+    kind="refusal",
+    name=(
+        "vllm version 0.12.0 not supported and SGLang also not Found. Currently supported vllm versions are "
+        "0.18.0+"
+    ),
+    resolution="missing",
     phase="import",
-    paths=rollouts,
-    unjudged=uses_unjudged(),
-    examples=lambda: [
+    paths=BOTH,
+    reason="vs.parse(package_version) < vs.parse('0.18.0')",
+)
+_UNDER_A_SETTING = ApiUse(
+    path=SERVER,
+    line=446,
+    kind="refusal",
+    name="rollout.enable_rollout_routing_replay=True requires vLLM >= 0.22.0",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    when="self.config.enable_rollout_routing_replay",
+    reason="_VLLM_VERSION < version.parse('0.22.0')",
+)
+_BEHIND = ApiUse(
+    path=SERVER,
+    line=38,
+    kind="import",
+    name="vllm.utils:get_tcp_uri",
+    resolution="missing",
+    phase="import",
+    paths=("async rollout",),
+)
+
+
+def _examples() -> list[Example]:
+    return [
         Example("verl accepts this release", seen()),
         Example("verl requires a newer one", seen(_FLOOR), expect="verl refuses vLLM 0.12.0"),
         Example(
@@ -43,8 +61,10 @@ _BEHIND = ApiUse(SERVER, 38, "import", "vllm.utils:get_tcp_uri", "missing", "imp
             seen(_UNDER_A_SETTING),
             expect="only when self.config.enable_rollout_routing_replay",
         ),
-    ],
-)
+    ]
+
+
+@check("VLLM106", phase="import", paths=rollouts, unjudged=uses_unjudged(), examples=_examples)
 def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
     """verl itself refuses this vLLM release.
 
@@ -76,6 +96,9 @@ def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
         if refusal.stops:
             refusal = replace(refusal, fix="consistent-install")
         if refusal.stops and hidden:
-            behind = f"this hides {counted(len(hidden), 'other place')} that {'does' if len(hidden) == 1 else 'do'} not fit"
+            behind = (
+                f"this hides {counted(len(hidden), 'other place')} that "
+                f"{'does' if len(hidden) == 1 else 'do'} not fit"
+            )
             refusal = replace(refusal, message=f"{refusal.message} ({behind})")
         yield refusal

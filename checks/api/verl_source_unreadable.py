@@ -11,28 +11,50 @@ from verl_doctor.toolkit.collectors.api.uses import Unread, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _BROKEN = Unread(
-    "verl.workers.rollout.vllm_rollout.vllm_async_server", SERVER, "line 12: invalid syntax", BOTH, 12
+    module="verl.workers.rollout.vllm_rollout.vllm_async_server",
+    path=SERVER,
+    reason="line 12: invalid syntax",
+    paths=BOTH,
+    line=12,
 )
-_ASIDE = Unread("verl.utils.qat", "/env/verl/utils/qat.py", "line 3: invalid syntax", (), 3)
+_ASIDE = Unread(
+    module="verl.utils.qat", path="/env/verl/utils/qat.py", reason="line 3: invalid syntax", paths=(), line=3
+)
 _GONE = Unread(
-    "verl.workers.rollout.vllm_rollout.vllm_async_server", "/env/verl/workers/rollout/replica.py",
-    "there is no module verl.workers.rollout.vllm_rollout.vllm_async_server", ("async rollout",), 213, "missing",
-)  # fmt: skip
+    module="verl.workers.rollout.vllm_rollout.vllm_async_server",
+    path="/env/verl/workers/rollout/replica.py",
+    reason="there is no module verl.workers.rollout.vllm_rollout.vllm_async_server",
+    paths=("async rollout",),
+    line=213,
+    kind="missing",
+)
 _LOCKED = Unread(
-    "verl.utils", "/env/verl/utils", "/env/verl/utils cannot be read: Permission denied", BOTH, 0, "file"
+    module="verl.utils",
+    path="/env/verl/utils",
+    reason="/env/verl/utils cannot be read: Permission denied",
+    paths=BOTH,
+    line=0,
+    kind="file",
 )
 _DAMAGED = Unread(
-    "vllm.engine.arg_utils", "/env/vllm/engine/arg_utils.py", "line 7: '(' was never closed", BOTH, 7
+    module="vllm.engine.arg_utils",
+    path="/env/vllm/engine/arg_utils.py",
+    reason="line 7: '(' was never closed",
+    paths=BOTH,
+    line=7,
 )
-_NEWER = Unread("vllm.config", "/env/vllm/config.py", "line 3: invalid syntax", (), 3, "reader")
+_NEWER = Unread(
+    module="vllm.config",
+    path="/env/vllm/config.py",
+    reason="line 3: invalid syntax",
+    paths=(),
+    line=3,
+    kind="reader",
+)
 
 
-@check(
-    "VLLM105",
-    phase="import",
-    paths=rollouts,
-    unjudged=uses_unjudged(),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every file can be read", seen()),
         Example("a file of both rollouts is broken", seen(unread=(_BROKEN,)), expect="vllm_async_server"),
         Example(
@@ -46,8 +68,10 @@ _NEWER = Unread("vllm.config", "/env/vllm/config.py", "line 3: invalid syntax", 
         Example("a folder may not be read", seen(unread=(_LOCKED,)), expect="verl.utils cannot be read"),
         Example("a file of vLLM is damaged", seen(unread=(_DAMAGED,)), expect="this vLLM is damaged"),
         Example("a file may be written for a newer Python", seen(unread=(_NEWER,)), expect="not checked"),
-    ],
-)
+    ]
+
+
+@check("VLLM105", phase="import", paths=rollouts, unjudged=uses_unjudged(), examples=_examples)
 def verl_source_unreadable(uses: VllmUses) -> Iterator[Finding]:
     """A source file that the rollout needs cannot be read.
 

@@ -11,21 +11,30 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _GONE = ApiUse(
-    SERVER, 337, "attribute", "vllm.v1.engine.async_llm.AsyncLLM.reset_mm_cache", "missing", "start",
-    ("async rollout",), reason="AsyncLLM has no reset_mm_cache", read_from="/env/vllm/v1/engine/async_llm.py",
-)  # fmt: skip
+    path=SERVER,
+    line=337,
+    kind="attribute",
+    name="vllm.v1.engine.async_llm.AsyncLLM.reset_mm_cache",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    reason="AsyncLLM has no reset_mm_cache",
+    read_from="/env/vllm/v1/engine/async_llm.py",
+)
 _UNKNOWN = ApiUse(
-    SERVER, 600, "attribute", "vllm.v1.worker.worker_base.WorkerWrapperBase.load_model", "unknown", "start",
-    ("async rollout",), reason="it defines __getattr__",
-)  # fmt: skip
+    path=SERVER,
+    line=600,
+    kind="attribute",
+    name="vllm.v1.worker.worker_base.WorkerWrapperBase.load_model",
+    resolution="unknown",
+    phase="start",
+    paths=("async rollout",),
+    reason="it defines __getattr__",
+)
 
 
-@check(
-    "VLLM104",
-    requires=("VLLM106",),
-    paths=rollouts,
-    unjudged=uses_unjudged("attribute"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every attribute exists", seen()),
         Example("whether it exists is not known", seen(_UNKNOWN)),
         Example(
@@ -33,7 +42,11 @@ _UNKNOWN = ApiUse(
             seen(_GONE),
             expect="AsyncLLM.reset_mm_cache",
         ),
-    ],
+    ]
+
+
+@check(
+    "VLLM104", requires=("VLLM106",), paths=rollouts, unjudged=uses_unjudged("attribute"), examples=_examples
 )
 def vllm_attribute_missing(uses: VllmUses) -> Iterator[Finding]:
     """verl reads an attribute that this vLLM does not have.

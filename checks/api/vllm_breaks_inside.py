@@ -1,4 +1,4 @@
-"""VLLM112: this vLLM imports something that the installed transformers or torch, or vLLM itself, does not have."""
+"""VLLM112: this vLLM imports something that the installed transformers, torch or vLLM itself lacks."""
 
 from __future__ import annotations
 
@@ -15,31 +15,46 @@ _SHOWN = 3
 _CONFIG = "transformers.configuration_utils"
 _TOO_NEW = tuple(
     ApiUse(
-        f"/env/vllm/{path}", line, "inside", f"{_CONFIG}:ALLOWED_LAYER_TYPES", "missing", "import", BOTH,
+        path=f"/env/vllm/{path}",
+        line=line,
+        kind="inside",
+        name=f"{_CONFIG}:ALLOWED_LAYER_TYPES",
+        resolution="missing",
+        phase="import",
+        paths=BOTH,
         reason=f"{_CONFIG} has no ALLOWED_LAYER_TYPES in transformers 5.0.0",
         read_from="/env/transformers/configuration_utils.py",
     )
     for path, line in (("config/model.py", 14), ("transformers_utils/config.py", 18))
-)  # fmt: skip
+)
 
 _OLD_TORCH = ApiUse(
-    "/env/vllm/utils/torch_utils.py", 12, "inside", "torch.utils:new_utility", "missing", "import", BOTH,
-    reason="torch.utils has no new_utility in torch 2.6.0", read_from="/env/torch/utils/__init__.py",
-)  # fmt: skip
+    path="/env/vllm/utils/torch_utils.py",
+    line=12,
+    kind="inside",
+    name="torch.utils:new_utility",
+    resolution="missing",
+    phase="import",
+    paths=BOTH,
+    reason="torch.utils has no new_utility in torch 2.6.0",
+    read_from="/env/torch/utils/__init__.py",
+)
 
 _RENAMED = ApiUse(
-    "/env/vllm/engine/arg_utils.py", 30, "inside", "vllm.config:ModelConfig", "missing", "import", BOTH,
-    reason="vllm.config has no ModelConfig in vllm 0.12.0", read_from="/env/vllm/config.py",
-)  # fmt: skip
-
-
-@check(
-    "VLLM112",
+    path="/env/vllm/engine/arg_utils.py",
+    line=30,
+    kind="inside",
+    name="vllm.config:ModelConfig",
+    resolution="missing",
     phase="import",
-    requires=("VLLM106",),
-    paths=rollouts,
-    unjudged=uses_unjudged(),
-    examples=lambda: [
+    paths=BOTH,
+    reason="vllm.config has no ModelConfig in vllm 0.12.0",
+    read_from="/env/vllm/config.py",
+)
+
+
+def _examples() -> list[Example]:
+    return [
         Example("vLLM finds what it imports", seen()),
         Example(
             "vLLM was made for another transformers",
@@ -54,9 +69,20 @@ _RENAMED = ApiUse(
         Example(
             "a fork of vLLM renamed a class, but one module still imports it",
             seen(_RENAMED),
-            expect="vLLM 0.12.0 cannot be imported: its modules import ModelConfig from another of its modules",
+            expect=(
+                "vLLM 0.12.0 cannot be imported: its modules import ModelConfig from another of its modules"
+            ),
         ),
-    ],
+    ]
+
+
+@check(
+    "VLLM112",
+    phase="import",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged(),
+    examples=_examples,
 )
 def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
     """This vLLM imports something that the installed transformers or torch, or vLLM itself, does not have.
@@ -80,8 +106,11 @@ def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
         if third == uses.library.module:
             yield finding(
                 group,
-                f"vLLM {uses.library.version} cannot be imported: its modules import "
-                f"{listed(names, _SHOWN)} from another of its modules, which does not define {'it' if len(names) == 1 else 'them'}",
+                (
+                    f"vLLM {uses.library.version} cannot be imported: its modules import "
+                    f"{listed(names, _SHOWN)} from another of its modules, which does not define "
+                    f"{'it' if len(names) == 1 else 'them'}"
+                ),
                 found=group[0].reason,
                 wanted="a vLLM whose modules all come from one release",
                 remedy="reinstall vLLM; in a fork, change the modules that import them too",

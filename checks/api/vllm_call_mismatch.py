@@ -11,21 +11,30 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _TOO_MANY = ApiUse(
-    SERVER, 340, "positional", "vllm.entrypoints.openai.api_server.init_app_state(4)", "missing", "start",
-    ("async rollout",), now="engine_client, state, args", read_from="/env/vllm/entrypoints/openai/api_server.py",
-)  # fmt: skip
+    path=SERVER,
+    line=340,
+    kind="positional",
+    name="vllm.entrypoints.openai.api_server.init_app_state(4)",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    now="engine_client, state, args",
+    read_from="/env/vllm/entrypoints/openai/api_server.py",
+)
 _RENAMED = ApiUse(
-    SERVER, 332, "keyword", "vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)", "missing",
-    "start", ("async rollout",), now="enable_log_requests",
-)  # fmt: skip
+    path=SERVER,
+    line=332,
+    kind="keyword",
+    name="vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    now="enable_log_requests",
+)
 
 
-@check(
-    "VLLM103",
-    requires=("VLLM106",),
-    paths=rollouts,
-    unjudged=uses_unjudged("call", "keyword", "positional", "required", "meaning"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every call fits", seen()),
         Example("a rename that VLLM101 reports", seen(_RENAMED)),
         Example(
@@ -33,7 +42,15 @@ _RENAMED = ApiUse(
             seen(_TOO_MANY),
             expect="init_app_state() is called with 4 positional arguments",
         ),
-    ],
+    ]
+
+
+@check(
+    "VLLM103",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged("call", "keyword", "positional", "required", "meaning"),
+    examples=_examples,
 )
 def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
     """verl calls vLLM with arguments that it does not accept.

@@ -11,26 +11,44 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _MOVED = ApiUse(
-    SERVER, 38, "import", "vllm.utils:FlexibleArgumentParser",
-    "missing", "import", ("async rollout",), now="vllm.utils.argparse_utils.FlexibleArgumentParser",
-    reason="vllm.utils has no FlexibleArgumentParser", read_from="/env/vllm/utils/__init__.py",
-)  # fmt: skip
+    path=SERVER,
+    line=38,
+    kind="import",
+    name="vllm.utils:FlexibleArgumentParser",
+    resolution="missing",
+    phase="import",
+    paths=("async rollout",),
+    now="vllm.utils.argparse_utils.FlexibleArgumentParser",
+    reason="vllm.utils has no FlexibleArgumentParser",
+    read_from="/env/vllm/utils/__init__.py",
+)
 _TRIED = ApiUse(
-    "/env/verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py", 66, "import",
-    "vllm.worker.worker_base:WorkerWrapperBase", "missing", "import", BOTH, guard="except ModuleNotFoundError",
-)  # fmt: skip
+    path="/env/verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py",
+    line=66,
+    kind="import",
+    name="vllm.worker.worker_base:WorkerWrapperBase",
+    resolution="missing",
+    phase="import",
+    paths=BOTH,
+    guard="except ModuleNotFoundError",
+)
 _OPTIONAL = tuple(
-    ApiUse("/env/verl/utils/qat/vllm_patch.py", line, "import", f"vllm.model_executor:{name}", "missing", "start", BOTH, "is_marlin")
+    ApiUse(
+        path="/env/verl/utils/qat/vllm_patch.py",
+        line=line,
+        kind="import",
+        name=f"vllm.model_executor:{name}",
+        resolution="missing",
+        phase="start",
+        paths=BOTH,
+        when="is_marlin",
+    )
     for line, name in ((371, "swizzle_blockscale"), (592, "replace_parameter"))
-)  # fmt: skip
+)
 
 
-@check(
-    "VLLM102",
-    requires=("VLLM106",),
-    paths=rollouts,
-    unjudged=uses_unjudged("import"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every imported name exists", seen()),
         Example("verl tries the old place, then the new one", seen(_TRIED)),
         Example(
@@ -41,10 +59,15 @@ _OPTIONAL = tuple(
         Example(
             "two names that only one setting needs",
             seen(*_OPTIONAL),
-            expect="verl imports 2 names from modules where vLLM 0.12.0 does not have them: swizzle_blockscale, replace_parameter",
+            expect=(
+                "verl imports 2 names from modules where vLLM 0.12.0 does not have them: "
+                "swizzle_blockscale, replace_parameter"
+            ),
         ),
-    ],
-)
+    ]
+
+
+@check("VLLM102", requires=("VLLM106",), paths=rollouts, unjudged=uses_unjudged("import"), examples=_examples)
 def vllm_import_missing(uses: VllmUses) -> Iterator[Finding]:
     """verl imports a name that this vLLM does not have.
 

@@ -12,25 +12,42 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, Subject, check
 
 _READ = ApiUse(
-    SERVER, 332, "attribute", "vllm.engine.arg_utils.AsyncEngineArgs.disable_log_requests", "missing", "start",
-    ("async rollout",), now="enable_log_requests", read_from="/env/vllm/engine/arg_utils.py",
-)  # fmt: skip
+    path=SERVER,
+    line=332,
+    kind="attribute",
+    name="vllm.engine.arg_utils.AsyncEngineArgs.disable_log_requests",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    now="enable_log_requests",
+    read_from="/env/vllm/engine/arg_utils.py",
+)
 _GIVEN = ApiUse(
-    SERVER, 332, "keyword", "vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)", "missing",
-    "start", ("async rollout",), now="enable_log_requests", read_from="/env/vllm/v1/engine/async_llm.py",
-)  # fmt: skip
+    path=SERVER,
+    line=332,
+    kind="keyword",
+    name="vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    now="enable_log_requests",
+    read_from="/env/vllm/v1/engine/async_llm.py",
+)
 _PROBED = ApiUse(
-    SERVER, 332, "attribute", _READ.name, "missing", "start", ("async rollout",),
-    guard="hasattr(engine_args, 'disable_log_requests')", now="enable_log_requests",
-)  # fmt: skip
+    path=SERVER,
+    line=332,
+    kind="attribute",
+    name=_READ.name,
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    guard="hasattr(engine_args, 'disable_log_requests')",
+    now="enable_log_requests",
+)
 
 
-@check(
-    "VLLM101",
-    requires=("VLLM106",),
-    paths=rollouts,
-    unjudged=uses_unjudged(),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("vLLM has every name that verl uses", seen()),
         Example("verl tests before it reads", seen(_PROBED)),
         Example(
@@ -38,8 +55,10 @@ _PROBED = ApiUse(
             seen(_READ, _GIVEN),
             expect="disable_log_requests",
         ),
-    ],
-)
+    ]
+
+
+@check("VLLM101", requires=("VLLM106",), paths=rollouts, unjudged=uses_unjudged(), examples=_examples)
 def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
     """verl uses disable_log_requests, which this vLLM has replaced by enable_log_requests.
 
@@ -72,8 +91,14 @@ def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
             f"verl {' and '.join(does)}, but vLLM {uses.library.version} has "
             f"{LOG_REQUESTS.new} instead, with the opposite meaning",
             found="; ".join(dict.fromkeys(use.text or use.name for use in group)),
-            wanted=f"{LOG_REQUESTS.new}, inverted; {LOG_REQUESTS.since} ({LOG_REQUESTS.upstream}, as of {LOG_REQUESTS.as_of})",
-            remedy="make verl use whichever of the two names this vLLM has, then restart the Ray workers that run verl",
+            wanted=(
+                f"{LOG_REQUESTS.new}, inverted; {LOG_REQUESTS.since} ({LOG_REQUESTS.upstream}, as of "
+                f"{LOG_REQUESTS.as_of})"
+            ),
+            remedy=(
+                "make verl use whichever of the two names this vLLM has, then restart the Ray workers that "
+                "run verl"
+            ),
             fix="vllm-log-requests",
             subject=Subject("symbol", f"vllm.{LOG_REQUESTS.old}"),
         )

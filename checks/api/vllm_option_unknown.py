@@ -14,30 +14,46 @@ from verl_doctor.toolkit.text import listed
 _SHOWN = 3
 _OTHER_RELEASE = "use a vLLM release that this verl supports"
 _TOO_NEW = ApiUse(
-    SERVER, 266, "option", "--logprobs-mode", "missing", "start", ("async rollout",),
+    path=SERVER,
+    line=266,
+    kind="option",
+    name="--logprobs-mode",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
     read_from="/env/vllm/engine/arg_utils.py",
-)  # fmt: skip
+)
 _SEVERAL_NODES = tuple(
-    ApiUse(SERVER, line, "option", name, "missing", "start", ("async rollout",), when="self.nnodes > 1")
+    ApiUse(
+        path=SERVER,
+        line=line,
+        kind="option",
+        name=name,
+        resolution="missing",
+        phase="start",
+        paths=("async rollout",),
+        when="self.nnodes > 1",
+    )
     for line, name in ((328, "--master-addr"), (330, "--node-rank"))
 )
 
 
-@check(
-    "VLLM108",
-    requires=("VLLM106",),
-    paths=rollouts,
-    unjudged=uses_unjudged("option"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("vLLM has every option", seen()),
         Example("an option came with a later vLLM", seen(_TOO_NEW), expect="--logprobs-mode"),
         Example(
             "options that only several nodes need",
             seen(*_SEVERAL_NODES),
-            expect="2 options that vLLM 0.12.0 does not have: --master-addr, --node-rank (only when self.nnodes > 1)",
+            expect=(
+                "2 options that vLLM 0.12.0 does not have: --master-addr, --node-rank (only when "
+                "self.nnodes > 1)"
+            ),
         ),
-    ],
-)
+    ]
+
+
+@check("VLLM108", requires=("VLLM106",), paths=rollouts, unjudged=uses_unjudged("option"), examples=_examples)
 def vllm_option_unknown(uses: VllmUses) -> Iterator[Finding]:
     """verl passes vLLM a command-line option that this vLLM does not have.
 

@@ -15,24 +15,73 @@ _SHOWN = 3
 _OTHER_RELEASE = "use a vLLM release that this verl supports"
 _EXECUTOR = "vllm.v1.executor.abstract.Executor"
 _NARROW = ApiUse(
-    SERVER, 101, "override", f"{_EXECUTOR}.collective_rpc(non_block)", "missing", "start", ("async rollout",),
-    now="method, timeout, args, kwargs, non_block", read_from="/env/vllm/v1/executor/abstract.py:204",
+    path=SERVER,
+    line=101,
+    kind="override",
+    name=f"{_EXECUTOR}.collective_rpc(non_block)",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    now="method, timeout, args, kwargs, non_block",
+    read_from="/env/vllm/v1/executor/abstract.py:204",
     reason="Executor.execute_model() passes it non_block, which it does not accept",
-)  # fmt: skip
+)
 _NO_FUTURE = ApiUse(
-    SERVER, 92, "result", f"{_EXECUTOR}.collective_rpc(non_block)", "missing", "start", ("async rollout",),
-    now="concurrent.futures.Future", read_from="/env/vllm/v1/engine/core.py:343",
-    reason="EngineCore.step() sets non_block and calls result() on the result, but the override ignores the parameter",
-)  # fmt: skip
+    path=SERVER,
+    line=92,
+    kind="result",
+    name=f"{_EXECUTOR}.collective_rpc(non_block)",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    now="concurrent.futures.Future",
+    read_from="/env/vllm/v1/engine/core.py:343",
+    reason=(
+        "EngineCore.step() sets non_block and calls result() on the result, but the override ignores the "
+        "parameter"
+    ),
+)
 _ABSTRACT = ApiUse(
-    SERVER, 61, "abstract", f"{_EXECUTOR}.check_health", "missing", "start", ("async rollout",),
+    path=SERVER,
+    line=61,
+    kind="abstract",
+    name=f"{_EXECUTOR}.check_health",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
     reason="Executor.check_health is abstract",
-)  # fmt: skip
+)
 _FINAL = ApiUse(
-    SERVER, 44, "final", "vllm.usage.usage_lib.UsageContext", "missing", "import", ("async rollout",),
-    reason="UsageContext is an enumeration with members", read_from="/env/vllm/usage/usage_lib.py",
-)  # fmt: skip
-_UNDECIDED = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", ("async rollout",))
+    path=SERVER,
+    line=44,
+    kind="final",
+    name="vllm.usage.usage_lib.UsageContext",
+    resolution="missing",
+    phase="import",
+    paths=("async rollout",),
+    reason="UsageContext is an enumeration with members",
+    read_from="/env/vllm/usage/usage_lib.py",
+)
+_UNDECIDED = ApiUse(
+    path=SERVER,
+    line=92,
+    kind="result",
+    name=_NO_FUTURE.name,
+    resolution="unknown",
+    phase="start",
+    paths=("async rollout",),
+)
+
+
+def _examples() -> list[Example]:
+    return [
+        Example("what verl overrides fits", seen()),
+        Example("whether vLLM relies on it is not known", seen(_UNDECIDED)),
+        Example("vLLM passes an override more than it accepts", seen(_NARROW), expect="passes it non_block"),
+        Example("vLLM waits for a future that it does not get", seen(_NO_FUTURE), expect="calls result()"),
+        Example("a class lacks an abstract method", seen(_ABSTRACT), expect="lacks Executor.check_health()"),
+        Example("a class extends an enumeration", seen(_FINAL), expect="extends UsageContext"),
+    ]
 
 
 @check(
@@ -40,14 +89,7 @@ _UNDECIDED = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", (
     requires=("VLLM106",),
     paths=rollouts,
     unjudged=uses_unjudged("override", "result", "abstract", "final"),
-    examples=lambda: [
-        Example("what verl overrides fits", seen()),
-        Example("whether vLLM relies on it is not known", seen(_UNDECIDED)),
-        Example("vLLM passes an override more than it accepts", seen(_NARROW), expect="passes it non_block"),
-        Example("vLLM waits for a future that it does not get", seen(_NO_FUTURE), expect="calls result()"),
-        Example("a class lacks an abstract method", seen(_ABSTRACT), expect="lacks Executor.check_health()"),
-        Example("a class extends an enumeration", seen(_FINAL), expect="extends UsageContext"),
-    ],
+    examples=_examples,
 )
 def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
     """A class of verl no longer fits the class of vLLM that it extends.
@@ -81,7 +123,10 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
 def _finding(group: list[ApiUse], version: str) -> Finding:
     use = group[0]
     if use.kind == "final":
-        message = f"a class of verl extends {use.last}, which Python does not allow: in vLLM {version}, {use.reason}"
+        message = (
+            f"a class of verl extends {use.last}, which Python does not allow: in vLLM {version}, "
+            f"{use.reason}"
+        )
         remedy = "use the enumeration as it is"
     elif use.kind == "abstract":
         message = f"a class of verl lacks {_method(use)}(), which vLLM {version} requires"

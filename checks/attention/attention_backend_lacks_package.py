@@ -18,16 +18,15 @@ _WITHOUT = replace(
 _INSTALL = {"flashinfer": "flashinfer-python"}
 
 
-@check(
-    "ATT107",
-    phase="engine",
-    requires={"ATT102"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("everything is installed", (variable("FLASHINFER"), BY_VARIABLE)),
         Example("flashinfer is not installed", (variable("FLASHINFER"), _WITHOUT), "needs flashinfer"),
         Example("another backend is requested", (variable("TRITON_MLA"), _WITHOUT)),
-    ],
-)
+    ]
+
+
+@check("ATT107", phase="engine", requires={"ATT102"}, examples=_examples)
 def attention_backend_lacks_package(
     requested: AttentionAsked, backends: AttentionBackends
 ) -> Iterator[Finding]:

@@ -17,10 +17,8 @@ def _both(*places: AttentionAsked) -> AttentionAsked:
     return AttentionAsked(tuple(place for part in places for place in part.places))
 
 
-@check(
-    "ATT105",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the backend is set in one place", (option("FLASH_ATTN"), BY_BOTH)),
         Example("the variable is not read", (_both(variable("FLASH_ATTN"), option("FLASH_ATTN")), BY_OPTION)),
         Example(
@@ -36,8 +34,10 @@ def _both(*places: AttentionAsked) -> AttentionAsked:
             (_both(variable("FLASH_ATTN"), option("FLASHINFER", "attention_config.backend")), BY_BOTH),
             "the variable wins",
         ),
-    ],
-)
+    ]
+
+
+@check("ATT105", phase="engine", examples=_examples)
 def attention_backend_named_twice(
     requested: AttentionAsked, backends: AttentionBackends
 ) -> Iterator[Finding]:

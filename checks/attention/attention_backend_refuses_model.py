@@ -19,7 +19,13 @@ from verl_doctor.toolkit.collectors.vllm.attention_requested import AttentionAsk
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import listed
 
-_LLAMA = Model("/models/llama", "--model", ("LlamaForCausalLM",), "llama", head_size=128)
+_LLAMA = Model(
+    folder="/models/llama",
+    named_by="--model",
+    architectures=("LlamaForCausalLM",),
+    model_type="llama",
+    head_size=128,
+)
 _PHI = replace(_LLAMA, folder="/models/phi-2", head_size=80)
 _DEEPSEEK = replace(_LLAMA, folder="/models/deepseek", head_size=0, mla=True)
 _FOR_PHI = replace(
@@ -32,20 +38,18 @@ def unknown_model(model: Model) -> str | None:
     return None if model.is_described else f"the configuration of {model.folder} could not be read"
 
 
-@check(
-    "ATT104",
-    phase="engine",
-    requires={"ATT102"},
-    applies=unknown_model,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the head size is on its list", (variable("FLASHINFER"), BY_VARIABLE, _LLAMA)),
         Example("latent attention for a model that has it", (variable("TRITON_MLA"), BY_VARIABLE, _DEEPSEEK)),
         Example("the head size is not on its list", (option("FLASHINFER"), _FOR_PHI, _PHI), "head size 80"),
         Example(
             "latent attention for a model without it", (variable("TRITON_MLA"), BY_VARIABLE, _LLAMA), "latent"
         ),
-    ],
-)
+    ]
+
+
+@check("ATT104", phase="engine", requires={"ATT102"}, applies=unknown_model, examples=_examples)
 def attention_backend_refuses_model(
     requested: AttentionAsked, backends: AttentionBackends, model: Model
 ) -> Iterator[Finding]:

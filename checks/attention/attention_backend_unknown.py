@@ -19,10 +19,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import listed
 
 
-@check(
-    "ATT101",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the name exists", (variable("FLASH_ATTN"), BY_VARIABLE)),
         Example("an option in lower case", (option("flash_attn"), BY_OPTION)),
         Example("a word that means no choice", (option("auto"), BY_OPTION)),
@@ -31,8 +29,10 @@ from verl_doctor.toolkit.text import listed
         Example("the variable in lower case", (variable("flash_attn"), BY_VARIABLE), "write FLASH_ATTN"),
         Example("a misspelt option", (option("FLASH_ATTENTION"), BY_OPTION), "FLASH_ATTENTION"),
         Example("an old vLLM ignores unknown names", (variable("SDPA"), TWO_ENGINES), "ignores"),
-    ],
-)
+    ]
+
+
+@check("ATT101", phase="engine", examples=_examples)
 def attention_backend_unknown(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
     """The requested attention backend does not exist in this vLLM.
 

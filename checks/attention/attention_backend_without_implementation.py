@@ -23,19 +23,26 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, che
 _FOR_PLUGINS = "CUSTOM"
 
 
-@check(
-    "ATT102",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the class exists", (variable("FLASH_ATTN"), BY_VARIABLE)),
         Example("before there was a registry", (variable("FLASH_ATTN"), TWO_ENGINES)),
-        Example("the name is valid for the vision tower", (option("TORCH_SDPA", "mm_encoder_attn_backend"), BY_OPTION)),
+        Example(
+            "the name is valid for the vision tower",
+            (option("TORCH_SDPA", "mm_encoder_attn_backend"), BY_OPTION),
+        ),
         Example("a name without a class", (variable("TORCH_SDPA"), BY_VARIABLE), "no implementation"),
         Example("its module does not exist", (option("NO_ATTENTION"), BY_OPTION), "does not exist"),
-        Example("vLLM for CPUs ignores the name", (variable("TORCH_SDPA"), replace(BY_VARIABLE, platform="cpu")), "on the CPU"),
+        Example(
+            "vLLM for CPUs ignores the name",
+            (variable("TORCH_SDPA"), replace(BY_VARIABLE, platform="cpu")),
+            "on the CPU",
+        ),
         Example("a place for plugins", (variable("CUSTOM"), BY_VARIABLE), "unless a plugin registers one"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("ATT102", phase="engine", examples=_examples)
 def attention_backend_without_implementation(
     requested: AttentionAsked, backends: AttentionBackends, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:

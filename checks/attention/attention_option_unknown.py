@@ -17,16 +17,18 @@ from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, At
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "ATT106",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the option exists", (option("FLASH_ATTN"), BY_OPTION)),
         Example("no option is used", (variable("FLASH_ATTN"), BY_VARIABLE)),
-        Example("the option is newer", (option("FLASH_ATTN"), BY_VARIABLE), "has no option attention_backend"),
+        Example(
+            "the option is newer", (option("FLASH_ATTN"), BY_VARIABLE), "has no option attention_backend"
+        ),
         Example("the vision tower's option is newer", (option("TORCH_SDPA", VISION), TWO_ENGINES), VISION),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("ATT106", phase="engine", examples=_examples)
 def attention_option_unknown(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
     """This vLLM has no such option for the attention backend.
 

@@ -21,8 +21,8 @@ _KEY = f"{_MODEL}.{_NAME}"
 _DEFAULT = "/env/verl/workers/config/model.py"
 CRITIC_FIX = "critic-attention"
 _MISSING = TrainerAttention(
-    "flash_attention_2",
-    _DEFAULT,
+    name="flash_attention_2",
+    written=_DEFAULT,
     by_default=True,
     needs="flash_attn",
     installed=False,
@@ -31,14 +31,12 @@ _MISSING = TrainerAttention(
 )
 
 
-@check(
-    "ATT109",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("flash_attn is installed", (replace(_MISSING, installed=True),)),
         Example(
             "the command requests torch's own attention",
-            (TrainerAttention("sdpa", _KEY, by_default=False, needs="", installed=True),),
+            (TrainerAttention(name="sdpa", written=_KEY, by_default=False, needs="", installed=True),),
         ),
         Example("verl's default is not installed", (_MISSING,), "by default"),
         Example(
@@ -56,15 +54,19 @@ _MISSING = TrainerAttention(
         ),
         Example(
             "the critic was forgotten",
-            (TrainerAttention("sdpa", _KEY, by_default=False, needs="", installed=True, critic=_MISSING),),
+            (
+                TrainerAttention(
+                    name="sdpa", written=_KEY, by_default=False, needs="", installed=True, critic=_MISSING
+                ),
+            ),
             "for the critic",
         ),
         Example(
             "the critic's is fixed in verl's code",
             (
                 TrainerAttention(
-                    "sdpa",
-                    _KEY,
+                    name="sdpa",
+                    written=_KEY,
                     by_default=False,
                     needs="",
                     installed=True,
@@ -73,8 +75,10 @@ _MISSING = TrainerAttention(
             ),
             "whatever the settings are",
         ),
-    ],
-)
+    ]
+
+
+@check("ATT109", phase="workers", examples=_examples)
 def flash_attention_not_installed(
     attention: TrainerAttention, configuration: Configuration | Unknown, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -92,8 +96,8 @@ def flash_attention_not_installed(
     Install a wheel of `flash-attn` that was built for this torch, CUDA and Python; without a matching one,
     pip compiles for an hour. Or train without it, more slowly, with `attn_implementation=sdpa` and
     `use_remove_padding=False`. The critic is a separate model with its own settings,
-    which some releases of verl do not read: `load_valuehead_model` names `flash_attention_2` itself, and transformers then reports that
-    `trl` is missing. The fix lets it read the setting.
+    which some releases of verl do not read: `load_valuehead_model` names `flash_attention_2` itself, and
+    transformers then reports that `trl` is missing. The fix lets it read the setting.
     """
     critic = attention.critic
     lacking = critic if attention.installed else attention
@@ -101,7 +105,10 @@ def flash_attention_not_installed(
         return
     if lacking is critic and lacking.fixed:
         found = Finding(
-            f"verl loads the critic with {lacking.name} whatever the settings are, but {lacking.needs} is not installed",
+            (
+                f"verl loads the critic with {lacking.name} whatever the settings are, but {lacking.needs} "
+                "is not installed"
+            ),
             Evidence(f"attn_implementation={lacking.name!r}", f"a module {lacking.needs}", lacking.written),
             location=Location(lacking.path, lacking.line or None),
             remedy="install flash-attn for this torch and CUDA, or let verl read the critic's setting",
@@ -117,7 +124,10 @@ def flash_attention_not_installed(
         f"{how} {lacking.name}{whose}, but {lacking.needs} is not installed",
         Evidence(f"{lacking.name} ({lacking.written})", f"a module {lacking.needs}", lacking.written),
         location=Location(lacking.path, lacking.line or None) if lacking.path else None,
-        remedy=f"install flash-attn for this torch and CUDA, or set +{model}.{_NAME}=sdpa and {model}.{_PADDING}=False",
+        remedy=(
+            f"install flash-attn for this torch and CUDA, or set +{model}.{_NAME}=sdpa and "
+            f"{model}.{_PADDING}=False"
+        ),
         subject=Subject("attention backend", lacking.name, f"{_CRITIC}.{_NAME}" if lacking is critic else ""),
         **healed("ATT109", _correction(configuration, attention)),
     )
@@ -125,7 +135,7 @@ def flash_attention_not_installed(
 
 
 def _correction(configuration: Configuration | Unknown, attention: TrainerAttention) -> Correction | None:
-    """Use torch's own attention on padded rows, which gives the same numbers more slowly, for each model that lacks the package."""
+    """For models without the package, use torch's own attention on padded rows: same numbers, slower."""
     if isinstance(configuration, Unknown):
         return None
     lacking = [_trained(configuration, attention)] if not attention.installed else []

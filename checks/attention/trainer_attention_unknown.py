@@ -14,19 +14,28 @@ _KNOWN = ("eager", "flash_attention_3", "flash_attention_2", "flex_attention", "
 
 
 def _attention(name: str, known: tuple[str, ...] = _KNOWN) -> TrainerAttention:
-    return TrainerAttention(name, _KEY, False, "", True, "/home/me/run.sh", 7, known)
+    return TrainerAttention(
+        name=name,
+        written=_KEY,
+        by_default=False,
+        needs="",
+        installed=True,
+        path="/home/me/run.sh",
+        line=7,
+        known=known,
+    )
 
 
-@check(
-    "ATT110",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a name that transformers has", (_attention("flex_attention"),)),
         Example("a name that is always valid", (_attention("sdpa", ()),)),
         Example("vLLM's name for an attention", (_attention("FLASH_ATTN"),), "no attention FLASH_ATTN"),
         Example("the version number is missing", (_attention("flash_attention"),), "flash_attention_"),
-    ],
-)
+    ]
+
+
+@check("ATT110", phase="workers", examples=_examples)
 def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:
     """transformers does not support the attention implementation that the trainer requests.
 

@@ -1,4 +1,4 @@
-"""Why symbols are missing, as text: the other ABI of the C++ library, another torch, another CUDA library, another Python."""
+"""Why symbols are missing, as text: another C++ library ABI, torch, CUDA library or Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_of_python(symbol: MissingSymbol) -> bool:
 
 
 def is_of_torch(symbol: MissingSymbol) -> bool:
-    """Whether the symbol is one of torch's functions, of C++ or of the C interface that is stable across releases."""
+    """Whether the symbol is one of torch's functions, in C++ or in the C interface stable across releases."""
     return _TORCH.search(symbol.words) is not None
 
 

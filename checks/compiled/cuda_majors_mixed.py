@@ -19,30 +19,72 @@ from verl_doctor.toolkit.text import listed
 
 _SHOWN = 5
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)")
-_CUDA_12 = CudaWheel("nvidia-nccl-cu12", "2.27.5", 12)
-_CUDA_13 = CudaWheel("nvidia-nccl-cu13", "2.28.9", 13)
-_NCCL = SharedFiles(("nvidia-nccl-cu12", "nvidia-nccl-cu13"), ("/env/nvidia/nccl/lib/libnccl.so.2",))
-_NONE = Extensions((), 0)
+_CUDA_12 = CudaWheel(name="nvidia-nccl-cu12", version="2.27.5", cuda=12)
+_CUDA_13 = CudaWheel(name="nvidia-nccl-cu13", version="2.28.9", cuda=13)
+_NCCL = SharedFiles(
+    wheels=("nvidia-nccl-cu12", "nvidia-nccl-cu13"), files=("/env/nvidia/nccl/lib/libnccl.so.2",)
+)
+_NONE = Extensions(extensions=(), looked_at=0)
 _NO_PACKAGES = Packages(())
 
 
 def _installed(name: str, version: str) -> Packages:
-    return Packages((Distribution(name, version, f"/env/{name}.dist-info"),))
+    return Packages((Distribution(name=name, version=version, location=f"/env/{name}.dist-info"),))
 
 
-@check(
-    "CUDA113",
-    phase="import",
-    severity="warning",
-    requires={"PY100"},
-    examples=lambda: [
-        Example("a single CUDA version", (PYTHON, TORCH, CudaWheels((_CUDA_12,)), Extensions((FLASH,), 1), _NO_PACKAGES)),
-        Example("no CUDA at all", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), CudaWheels(()), _NONE, _NO_PACKAGES)),
-        Example("wheels for two versions of CUDA", (PYTHON, TORCH, CudaWheels((_CUDA_12, CudaWheel("nvidia-cublas", "13.1.0.3", 13))), _NONE, _NO_PACKAGES), "nvidia-cublas for CUDA 13"),
-        Example("and they write the same file", (PYTHON, TORCH, CudaWheels((_CUDA_12, _CUDA_13), (_NCCL,)), _NONE, _NO_PACKAGES), "write the same libnccl.so.2"),
-        Example("a package for another CUDA than torch's", (PYTHON, TORCH, CudaWheels(()), Extensions((replace(FLASH, cuda_runtimes=("libcudart.so.13",)),), 1), _installed("flash-attn", "2.7.4")), "flash-attn 2.7.4 is built for CUDA 13"),
-    ],
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "a single CUDA version",
+            (
+                PYTHON,
+                TORCH,
+                CudaWheels((_CUDA_12,)),
+                Extensions(extensions=(FLASH,), looked_at=1),
+                _NO_PACKAGES,
+            ),
+        ),
+        Example(
+            "no CUDA at all",
+            (
+                PYTHON,
+                TorchBuild(folder="/env/torch", version="2.8.0+cpu"),
+                CudaWheels(()),
+                _NONE,
+                _NO_PACKAGES,
+            ),
+        ),
+        Example(
+            "wheels for two versions of CUDA",
+            (
+                PYTHON,
+                TORCH,
+                CudaWheels((_CUDA_12, CudaWheel(name="nvidia-cublas", version="13.1.0.3", cuda=13))),
+                _NONE,
+                _NO_PACKAGES,
+            ),
+            "nvidia-cublas for CUDA 13",
+        ),
+        Example(
+            "and they write the same file",
+            (PYTHON, TORCH, CudaWheels(wheels=(_CUDA_12, _CUDA_13), shared=(_NCCL,)), _NONE, _NO_PACKAGES),
+            "write the same libnccl.so.2",
+        ),
+        Example(
+            "a package for another CUDA than torch's",
+            (
+                PYTHON,
+                TORCH,
+                CudaWheels(()),
+                Extensions(extensions=(replace(FLASH, cuda_runtimes=("libcudart.so.13",)),), looked_at=1),
+                _installed("flash-attn", "2.7.4"),
+            ),
+            "flash-attn 2.7.4 is built for CUDA 13",
+        ),
+    ]
+
+
+@check("CUDA113", phase="import", severity="warning", requires={"PY100"}, examples=_examples)
 def cuda_majors_mixed(
     interpreter: Interpreter,
     torch: TorchBuild,
@@ -69,14 +111,20 @@ def cuda_majors_mixed(
         others = [name for name in shared.wheels if own is None or not name.endswith(f"-cu{own}")]
         keep = [name for name in shared.wheels if name not in others]
         yield Finding(
-            f"{' and '.join(shared.wheels)} write the same {file_name(shared.files[0])}: the one installed last wins",
+            (
+                f"{' and '.join(shared.wheels)} write the same {file_name(shared.files[0])}: the one "
+                "installed last wins"
+            ),
             Evidence(
                 found=listed(shared.files, _SHOWN),
                 wanted=f"the libraries for CUDA {torch.cuda or 'of torch'}, and no others",
                 read_from="RECORD of both",
             ),
             location=Location(shared.files[0]),
-            remedy=f"pip uninstall -y {' '.join(others)} && pip install --force-reinstall --no-deps {' '.join(keep or shared.wheels[:1])}",
+            remedy=(
+                f"pip uninstall -y {' '.join(others)} && pip install --force-reinstall --no-deps "
+                f"{' '.join(keep or shared.wheels[:1])}"
+            ),
             subject=Subject("package", shared.wheels[0], ",".join(shared.wheels[1:])),
         )
     reported = {name for shared in cuda_wheels.shared for name in shared.wheels}
@@ -86,14 +134,20 @@ def cuda_majors_mixed(
     fitting = any(wheel.cuda == own for wheel in cuda_wheels.wheels)
     if strange and fitting:
         yield Finding(
-            f"torch {torch.version} is for CUDA {torch.cuda}, {listed((f'{wheel.name}' for wheel in strange), _SHOWN)} for CUDA "
-            f"{listed(map(str, sorted({wheel.cuda for wheel in strange})), _SHOWN)}",
+            (
+                f"torch {torch.version} is for CUDA {torch.cuda}, "
+                f"{listed((f'{wheel.name}' for wheel in strange), _SHOWN)} for CUDA "
+                f"{listed(map(str, sorted({wheel.cuda for wheel in strange})), _SHOWN)}"
+            ),
             Evidence(
                 found=listed((f"{wheel.name} {wheel.version}" for wheel in strange), _SHOWN),
                 wanted=f"wheels for CUDA {own}",
                 read_from="the names of the installed distributions",
             ),
-            remedy=f"if nothing requires them (`pip check`): pip uninstall -y {' '.join(wheel.name for wheel in strange)}",
+            remedy=(
+                "if nothing requires them (`pip check`): pip uninstall -y "
+                f"{' '.join(wheel.name for wheel in strange)}"
+            ),
             severity="info",
             subject=Subject("package", ",".join(wheel.name for wheel in strange)),
         )
@@ -102,9 +156,15 @@ def cuda_majors_mixed(
         if own and extension.loads and extension.uses_torch and numbers and own not in numbers:
             number = min(numbers)
             yield Finding(
-                f"{extension.package} {extension.version} is built for CUDA {number}, torch {torch.version} for CUDA {torch.cuda}",
+                (
+                    f"{extension.package} {extension.version} is built for CUDA {number}, torch "
+                    f"{torch.version} for CUDA {torch.cuda}"
+                ),
                 Evidence(
-                    found=f"{file_name(extension.path)} needs {listed(extension.cuda_runtimes, _SHOWN)}, and it is found",
+                    found=(
+                        f"{file_name(extension.path)} needs {listed(extension.cuda_runtimes, _SHOWN)}, and "
+                        "it is found"
+                    ),
                     wanted=f"libcudart.so.{own}, which torch has loaded",
                     read_from=extension.path,
                 ),

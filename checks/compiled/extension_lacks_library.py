@@ -50,22 +50,59 @@ _FFMPEG = re.compile(r"lib(?:av|sw|postproc)\w*\.so")
 _OPENCV = re.compile(r"opencv-(?:contrib-)?python$")
 
 
-@check(
-    "CUDA111",
-    phase="import",
-    requires={"PY100"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every library is found", (PYTHON, TORCH, without())),
-        Example("another file of the package is loaded instead", (PYTHON, TORCH, without("libcudart.so.13", instead="/env/b.so"))),
-        Example("the runtime of another CUDA", (PYTHON, TORCH, without("libcudart.so.13")), "built for CUDA 13, torch 2.8.0+cu128 for CUDA 12.8"),
-        Example("torch without CUDA", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), without("libtorch_cuda.so", "libcudart.so.12")), "torch 2.8.0+cpu is built without CUDA"),
-        Example("torch is not installed", (PYTHON, (TorchBuild, Absent("torch is not installed")), without("libc10.so", "libtorch.so"))),
-        Example("a file of torch is missing", (PYTHON, TORCH, without("libc10.so")), "needs libc10.so, which this torch does not have"),
-        Example("a truncated file", (PYTHON, TORCH, without(problem="/env/flash_attn_2_cuda.so: it ends too early")), "it ends too early"),
-        Example("no FFmpeg", (PYTHON, TORCH, without("libavutil.so.58", "libswscale.so.7", package="torchaudio", version="2.6.0")), "needs libavutil.so.58"),
-        Example("OpenCV on a server", (PYTHON, TORCH, without("libGL.so.1", package="opencv-python", version="4.12.0.88")), "needs libGL.so.1"),
-    ],
-)  # fmt: skip
+        Example(
+            "another file of the package is loaded instead",
+            (PYTHON, TORCH, without("libcudart.so.13", instead="/env/b.so")),
+        ),
+        Example(
+            "the runtime of another CUDA",
+            (PYTHON, TORCH, without("libcudart.so.13")),
+            "built for CUDA 13, torch 2.8.0+cu128 for CUDA 12.8",
+        ),
+        Example(
+            "torch without CUDA",
+            (
+                PYTHON,
+                TorchBuild(folder="/env/torch", version="2.8.0+cpu"),
+                without("libtorch_cuda.so", "libcudart.so.12"),
+            ),
+            "torch 2.8.0+cpu is built without CUDA",
+        ),
+        Example(
+            "torch is not installed",
+            (PYTHON, (TorchBuild, Absent("torch is not installed")), without("libc10.so", "libtorch.so")),
+        ),
+        Example(
+            "a file of torch is missing",
+            (PYTHON, TORCH, without("libc10.so")),
+            "needs libc10.so, which this torch does not have",
+        ),
+        Example(
+            "a truncated file",
+            (PYTHON, TORCH, without(problem="/env/flash_attn_2_cuda.so: it ends too early")),
+            "it ends too early",
+        ),
+        Example(
+            "no FFmpeg",
+            (
+                PYTHON,
+                TORCH,
+                without("libavutil.so.58", "libswscale.so.7", package="torchaudio", version="2.6.0"),
+            ),
+            "needs libavutil.so.58",
+        ),
+        Example(
+            "OpenCV on a server",
+            (PYTHON, TORCH, without("libGL.so.1", package="opencv-python", version="4.12.0.88")),
+            "needs libGL.so.1",
+        ),
+    ]
+
+
+@check("CUDA111", phase="import", requires={"PY100"}, examples=_examples)
 def extension_lacks_library(
     interpreter: Interpreter,
     torch: TorchBuild | Unknown,
@@ -101,7 +138,10 @@ def extension_lacks_library(
         yield Finding(
             f"{package} {version} {message}",
             Evidence(
-                found=f"{file_name(worst.path)} needs {listed(names, _SHOWN)}{_lies_in(worst.missing_libraries)}",
+                found=(
+                    f"{file_name(worst.path)} needs "
+                    f"{listed(names, _SHOWN)}{_lies_in(worst.missing_libraries)}"
+                ),
                 wanted="the loader finds every library that is needed",
                 read_from=worst.path,
             ),
@@ -127,7 +167,10 @@ def _unloadable(extension: Extension, packages: Packages | Unknown) -> Finding:
 
 
 def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown) -> Severity:
-    """The severity. An optional package that lacks only system libraries may be a plugin for hardware that this machine lacks."""
+    """The severity.
+
+    An optional package that lacks only system libraries may be a plugin for hardware that this machine lacks.
+    """
     if all(map(_FFMPEG.match, names)):
         return "info"
     found = severity(package, packages)
@@ -150,12 +193,18 @@ def _words(
         wanted = next((found[1] for name in names if (found := _OF_CUDA.match(name))), "")
         if wanted and major(torch.cuda) != int(wanted):
             return (
-                f"is built for CUDA {wanted}, torch {torch.version} for CUDA {torch.cuda}: {names[0]} is missing",
+                (
+                    f"is built for CUDA {wanted}, torch {torch.version} for CUDA {torch.cuda}: {names[0]} "
+                    "is missing"
+                ),
                 what_fits(package, version, extension, torch, interpreter),
             )
         return (
             f"needs {listed(names, _SHOWN)} of CUDA, which cannot be found",
-            f"install the wheel that provides it (`pip check` names it), or reinstall {package} with its dependencies",
+            (
+                f"install the wheel that provides it (`pip check` names it), or reinstall {package} with "
+                "its dependencies"
+            ),
         )
     if any(name.startswith(_OF_TORCH) for name in names):
         return (

@@ -39,47 +39,83 @@ from verl_doctor.toolkit.text import listed
 _SHOWN = 3
 _STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
 _OLD_ABI = MissingSymbol(
-    "_ZN3c105ErrorC2ENS_14SourceLocationESs",
-    "c10::Error::Error(c10::SourceLocation, std::string)",
-    (f"c10::Error::Error(c10::SourceLocation, {_STRING})",),
+    name="_ZN3c105ErrorC2ENS_14SourceLocationESs",
+    words="c10::Error::Error(c10::SourceLocation, std::string)",
+    similar=(f"c10::Error::Error(c10::SourceLocation, {_STRING})",),
 )
 _OLDER = MissingSymbol(
-    "_ZN3c104cuda9SetDeviceEa",
-    "c10::cuda::SetDevice(signed char)",
-    ("c10::cuda::SetDevice(signed char, bool)",),
+    name="_ZN3c104cuda9SetDeviceEa",
+    words="c10::cuda::SetDevice(signed char)",
+    similar=("c10::cuda::SetDevice(signed char, bool)",),
 )
 _GONE = MissingSymbol(
-    "_ZNK3c106SymInt22maybe_as_int_slow_pathEv", "c10::SymInt::maybe_as_int_slow_path() const"
+    name="_ZNK3c106SymInt22maybe_as_int_slow_pathEv", words="c10::SymInt::maybe_as_int_slow_path() const"
 )
 _NCCL = MissingSymbol(
-    "ncclCommWindowRegister", "ncclCommWindowRegister", expected_of="/env/nvidia/nccl/lib/libnccl.so.2"
+    name="ncclCommWindowRegister",
+    words="ncclCommWindowRegister",
+    expected_of="/env/nvidia/nccl/lib/libnccl.so.2",
 )
 _BUILDS = Extensions(
-    tuple(
+    extensions=tuple(
         replace(lacking(_GONE).extensions[0], path=f"/env/ep_torch{name}.so", built_for_torch=version)
         for name, version in (("210", "2.10"), ("29", "2.9"))
     ),
-    2,
+    looked_at=2,
 )
 
 
-@check(
-    "CUDA110",
-    phase="import",
-    requires={"PY100"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every symbol exists", (PYTHON, TORCH, lacking())),
-        Example("another file of the package is loaded instead", (PYTHON, TORCH, lacking(_GONE, instead="/env/b.so"))),
-        Example("the other ABI of the C++ library", (PYTHON, TORCH, lacking(_OLD_ABI)), "the old ABI of the C++ library"),
-        Example("a function has other parameters now", (PYTHON, TORCH, lacking(_OLDER)), "built for torch 2.6, but torch 2.8.0+cu128 is installed"),
-        Example("a function was removed", (PYTHON, TORCH, lacking(_GONE, built_for_torch="")), "built for a torch other than the installed 2.8.0+cu128"),
-        Example("the same version, installed later", (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)), "torch was installed after it"),
-        Example("a CUDA library of another version", (PYTHON, TORCH, lacking(_NCCL)), "the loaded libnccl.so.2 does not have ncclCommWindowRegister"),
-        Example("a symbol that no library has", (PYTHON, TORCH, lacking(MissingSymbol("_ZN4nixl4FileC1Ev", "nixl::File::File()"))), "no library here exports nixl::File::File()"),
-        Example("separate builds for other releases of torch", (PYTHON, TORCH, _BUILDS), "built for torch 2.9, 2.10, but torch 2.8.0+cu128 is installed"),
-        Example("another Python", (PYTHON, TORCH, lacking(MissingSymbol("_PyThing", "_PyThing"))), "another Python"),
-    ],
-)  # fmt: skip
+        Example(
+            "another file of the package is loaded instead",
+            (PYTHON, TORCH, lacking(_GONE, instead="/env/b.so")),
+        ),
+        Example(
+            "the other ABI of the C++ library",
+            (PYTHON, TORCH, lacking(_OLD_ABI)),
+            "the old ABI of the C++ library",
+        ),
+        Example(
+            "a function has other parameters now",
+            (PYTHON, TORCH, lacking(_OLDER)),
+            "built for torch 2.6, but torch 2.8.0+cu128 is installed",
+        ),
+        Example(
+            "a function was removed",
+            (PYTHON, TORCH, lacking(_GONE, built_for_torch="")),
+            "built for a torch other than the installed 2.8.0+cu128",
+        ),
+        Example(
+            "the same version, installed later",
+            (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)),
+            "torch was installed after it",
+        ),
+        Example(
+            "a CUDA library of another version",
+            (PYTHON, TORCH, lacking(_NCCL)),
+            "the loaded libnccl.so.2 does not have ncclCommWindowRegister",
+        ),
+        Example(
+            "a symbol that no library has",
+            (PYTHON, TORCH, lacking(MissingSymbol(name="_ZN4nixl4FileC1Ev", words="nixl::File::File()"))),
+            "no library here exports nixl::File::File()",
+        ),
+        Example(
+            "separate builds for other releases of torch",
+            (PYTHON, TORCH, _BUILDS),
+            "built for torch 2.9, 2.10, but torch 2.8.0+cu128 is installed",
+        ),
+        Example(
+            "another Python",
+            (PYTHON, TORCH, lacking(MissingSymbol(name="_PyThing", words="_PyThing"))),
+            "another Python",
+        ),
+    ]
+
+
+@check("CUDA110", phase="import", requires={"PY100"}, examples=_examples)
 def extension_of_another_torch(
     interpreter: Interpreter,
     torch: TorchBuild | Unknown,
@@ -149,7 +185,10 @@ class _Broken(NamedTuple):
 
 
 def _reason(files: list[Extension], torch: TorchBuild | Unknown) -> str:
-    """Why the first, worst of a package's files cannot be loaded; the others may be for other releases of torch."""
+    """Why the first, worst of a package's files cannot be loaded.
+
+    The others may be for other releases of torch.
+    """
     extension = files[0]
     symbols = extension.missing_symbols
     if any(map(is_of_python, symbols)):
@@ -161,7 +200,10 @@ def _reason(files: list[Extension], torch: TorchBuild | Unknown) -> str:
     abi = next((symbol for symbol in symbols if is_other_abi(symbol)), None)
     if abi is not None:
         its, own = ("new", "old") if needs_new_abi(abi) else ("old", "new")
-        which = f"the {its} ABI of the C++ library (std::string) is used, but torch {torch.version} has the {own} one"
+        which = (
+            f"the {its} ABI of the C++ library (std::string) is used, but torch {torch.version} has the "
+            f"{own} one"
+        )
         return f"{which}; built for torch {wanted}" if (wanted := extension.built_for_torch) else which
     if not any(map(is_of_torch, symbols)):
         return f"no library here exports {short(symbols[0].words)}"
@@ -182,14 +224,20 @@ def _remedy(
 ) -> str:
     symbols = extension.missing_symbols
     if any(map(is_of_python, symbols)):
-        return f"install {package} with this Python ({interpreter.version}): pip install --force-reinstall --no-deps {package}=={version}"
+        return (
+            f"install {package} with this Python ({interpreter.version}): pip install --force-reinstall "
+            f"--no-deps {package}=={version}"
+        )
     if (library := older_library(symbols)) is not None:
         if "/nvidia/" in library.expected_of:
             return (
                 f"install the release of {package} that goes with this torch, or a newer wheel of "
                 f"{library.expected_of} that torch allows (`pip check`)"
             )
-        return f"change LD_LIBRARY_PATH so that the loader finds torch's own library before the one of {library.expected_of}"
+        return (
+            "change LD_LIBRARY_PATH so that the loader finds torch's own library before the one of "
+            f"{library.expected_of}"
+        )
     return what_fits(package, version, extension, torch, interpreter)
 
 

@@ -18,19 +18,25 @@ def _facts(
     tag: str, glibc: str = "2.31", machine: str = "x86_64", system: str = "Linux"
 ) -> tuple[Interpreter, Wheels]:
     python = replace(PYTHON, system=system, machine=machine, glibc=glibc)
-    return python, Wheels((Wheel("vllm", "0.11.0", (tag,), (), "/env/vllm-0.11.0.dist-info"),))
+    return python, Wheels(
+        (
+            Wheel(
+                name="vllm",
+                version="0.11.0",
+                tags=(tag,),
+                built_for=(),
+                location="/env/vllm-0.11.0.dist-info",
+            ),
+        )
+    )
 
 
 def _not_linux(interpreter: Interpreter) -> str | None:
     return None if interpreter.system == "Linux" else f"this is {interpreter.system}"
 
 
-@check(
-    "PY102",
-    phase="import",
-    requires={"PY100"},
-    applies=_not_linux,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("glibc is as new as the wheel requires", _facts("cp38-abi3-manylinux_2_31_x86_64")),
         Example("the old name of a tag", _facts("cp38-abi3-manylinux2014_x86_64")),
         Example("a wheel that was built here", _facts("cp311-cp311-linux_x86_64")),
@@ -45,8 +51,10 @@ def _not_linux(interpreter: Interpreter) -> str | None:
             "there is no glibc", _facts("cp38-abi3-manylinux_2_35_x86_64", ""), "but this machine has none"
         ),
         Example("another processor", _facts("cp38-abi3-manylinux_2_31_x86_64", machine="aarch64"), "x86_64"),
-    ],
-)
+    ]
+
+
+@check("PY102", phase="import", requires={"PY100"}, applies=_not_linux, examples=_examples)
 def glibc_too_old(interpreter: Interpreter, wheels: Wheels) -> Iterator[Finding]:
     """A compiled package needs a newer glibc, or another processor, than this machine has.
 
@@ -80,7 +88,10 @@ def glibc_too_old(interpreter: Interpreter, wheels: Wheels) -> Iterator[Finding]
             message,
             Evidence(found, wanted, f"{wheel.location}/WHEEL"),
             location=Location(wheel.location),
-            remedy=f"run in a container that has {wanted}, or install a release of {wheel.name} made for this machine",
+            remedy=(
+                f"run in a container that has {wanted}, or install a release of {wheel.name} made for this "
+                "machine"
+            ),
             subject=Subject("package", wheel.name, wheel.version),
         )
 

@@ -19,25 +19,39 @@ _SHOWN = 8
 
 
 def _code(*code: GpuCode) -> PackagesCode:
-    return PackagesCode((PackageCode("flash-attn", "2.7.4", "/env/flash_attn_2_cuda.so", code),))
+    return PackagesCode(
+        (PackageCode(package="flash-attn", version="2.7.4", path="/env/flash_attn_2_cuda.so", code=code),)
+    )
 
 
-_H200 = GpuCode("cubin", 90, exact=True)
-_AMPERE = GpuCode("cubin", 80)
+_H200 = GpuCode(kind="cubin", architecture=90, exact=True)
+_AMPERE = GpuCode(kind="cubin", architecture=80)
 _B200 = node(healthy(capability="10.0", name="NVIDIA B200"))
 
 
-@check(
-    "CUDA115",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("machine code for this GPU", (node(), _code(_AMPERE, _H200))),
-        Example("machine code for a smaller GPU of the same generation", (node(healthy(capability="8.6")), _code(_AMPERE))),
-        Example("PTX that the driver compiles", (_B200, _code(_AMPERE, GpuCode("ptx", 80, (8, 7))))),
-        Example("nothing for this GPU", (_B200, _code(_AMPERE, _H200)), "has no code for compute capability 10.0"),
-        Example("PTX that is newer than the driver", (_B200, _code(GpuCode("ptx", 80, (9, 1)))), "PTX of CUDA 13.1"),
-    ],
-)  # fmt: skip
+        Example(
+            "machine code for a smaller GPU of the same generation",
+            (node(healthy(capability="8.6")), _code(_AMPERE)),
+        ),
+        Example(
+            "PTX that the driver compiles",
+            (_B200, _code(_AMPERE, GpuCode(kind="ptx", architecture=80, isa=(8, 7)))),
+        ),
+        Example(
+            "nothing for this GPU", (_B200, _code(_AMPERE, _H200)), "has no code for compute capability 10.0"
+        ),
+        Example(
+            "PTX that is newer than the driver",
+            (_B200, _code(GpuCode(kind="ptx", architecture=80, isa=(9, 1)))),
+            "PTX of CUDA 13.1",
+        ),
+    ]
+
+
+@check("CUDA115", phase="workers", examples=_examples)
 def no_kernel_for_gpu(
     gpus: Gpus, packages_code: PackagesCode, packages: Packages | Unknown
 ) -> Iterator[Finding]:
@@ -68,9 +82,15 @@ def no_kernel_for_gpu(
             text = f"{number // 10}.{number % 10}"
             has = listed((_architecture(gpu_code) for gpu_code in sorted(code)), _SHOWN)
             if not fitting:
-                message = f"{package} {version} has no code for compute capability {text} ({named(devices)}, {devices[0].name})"
+                message = (
+                    f"{package} {version} has no code for compute capability {text} ({named(devices)}, "
+                    f"{devices[0].name})"
+                )
             elif (newest := _too_new(fitting, gpus.cuda)) is not None:
-                message = f"{package} {version} has only PTX of CUDA {newest} for {text}, which the driver (CUDA {gpus.cuda}) cannot compile"
+                message = (
+                    f"{package} {version} has only PTX of CUDA {newest} for {text}, which the driver (CUDA "
+                    f"{gpus.cuda}) cannot compile"
+                )
             else:
                 continue
             yield Finding(
@@ -79,7 +99,10 @@ def no_kernel_for_gpu(
                     found=has, wanted=f"sm_{number}, or PTX for it or an older one", read_from=every[0].path
                 ),
                 location=Location(every[0].path),
-                remedy=f"install a build of {package} for this GPU, or compile it here with TORCH_CUDA_ARCH_LIST={text}",
+                remedy=(
+                    f"install a build of {package} for this GPU, or compile it here with "
+                    f"TORCH_CUDA_ARCH_LIST={text}"
+                ),
                 severity=severity(package, packages),
                 subject=Subject("package", package, text),
             )

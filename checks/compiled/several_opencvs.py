@@ -16,19 +16,26 @@ _NAMES = (
 
 
 def _installed(*names: str) -> Packages:
-    return Packages(tuple(Distribution(name, "4.12.0.88", f"/env/{name}.dist-info") for name in names))
+    return Packages(
+        tuple(
+            Distribution(name=name, version="4.12.0.88", location=f"/env/{name}.dist-info") for name in names
+        )
+    )
 
 
-@check(
-    "CUDA116",
-    severity="warning",
-    requires={"PY100"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("none", (_installed("torch"),)),
         Example("a single OpenCV", (_installed("opencv-python-headless"),)),
-        Example("two distributions of OpenCV", (_installed("opencv-python", "opencv-python-headless"),), "opencv-python-headless and opencv-python"),
-    ],
-)  # fmt: skip
+        Example(
+            "two distributions of OpenCV",
+            (_installed("opencv-python", "opencv-python-headless"),),
+            "opencv-python-headless and opencv-python",
+        ),
+    ]
+
+
+@check("CUDA116", severity="warning", requires={"PY100"}, examples=_examples)
 def several_opencvs(packages: Packages) -> Iterator[Finding]:
     """Several distributions of OpenCV share one folder.
 

@@ -17,25 +17,36 @@ _SHOWN = 4
 _ALSO = 10
 _SYSTEM = "/lib/x86_64-linux-gnu/libstdc++.so.6"
 _CONDA = "/home/me/conda/lib/libstdc++.so.6"
-_TOO_OLD = MissingVersion("GLIBCXX_3.4.32", "libstdc++.so.6", _CONDA, "GLIBCXX_3.4.29", defined_by=_SYSTEM)
-_GLIBC = MissingVersion("GLIBC_2.38", "libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "GLIBC_2.35")
+_TOO_OLD = MissingVersion(
+    version="GLIBCXX_3.4.32",
+    library="libstdc++.so.6",
+    path=_CONDA,
+    newest="GLIBCXX_3.4.29",
+    defined_by=_SYSTEM,
+)
+_GLIBC = MissingVersion(
+    version="GLIBC_2.38", library="libc.so.6", path="/lib/x86_64-linux-gnu/libc.so.6", newest="GLIBC_2.35"
+)
 
 
 def _missing(version: MissingVersion, **changes: object) -> Extensions:
-    return Extensions((replace(FLASH, missing_versions=(version,), **changes),), 1)  # type: ignore[arg-type]
+    return Extensions(extensions=(replace(FLASH, missing_versions=(version,), **changes),), looked_at=1)  # type: ignore[arg-type]
 
 
-@check(
-    "CUDA112",
-    phase="import",
-    requires={"PY100", "PY102"},
-    examples=lambda: [
-        Example("all versions exist", (Extensions((FLASH,), 1),)),
+def _examples() -> list[Example]:
+    return [
+        Example("all versions exist", (Extensions(extensions=(FLASH,), looked_at=1),)),
         Example("another file of the package is loaded instead", (_missing(_GLIBC, instead="/env/b.so"),)),
-        Example("an older libstdc++ comes first", (_missing(_TOO_OLD),), "GLIBCXX_3.4.32, but the loaded libstdc++.so.6 ends at GLIBCXX_3.4.29"),
+        Example(
+            "an older libstdc++ comes first",
+            (_missing(_TOO_OLD),),
+            "GLIBCXX_3.4.32, but the loaded libstdc++.so.6 ends at GLIBCXX_3.4.29",
+        ),
         Example("glibc is too old", (_missing(_GLIBC),), "GLIBC_2.38"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("CUDA112", phase="import", requires={"PY100", "PY102"}, examples=_examples)
 def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown) -> Iterator[Finding]:
     """A compiled package needs symbols of a newer C or C++ library than the one that is loaded.
 
@@ -68,8 +79,11 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
         missing, extension = pairs[0]
         severities = [severity(extension.package, packages) for _, extension in pairs]
         yield Finding(
-            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} {listed(versions, _SHOWN)}, but the loaded "
-            f"{library} {f'ends at {missing.newest}' if missing.newest else 'has another name'}",
+            (
+                f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} "
+                f"{listed(versions, _SHOWN)}, but the loaded {library} "
+                f"{f'ends at {missing.newest}' if missing.newest else 'has another name'}"
+            ),
             Evidence(
                 found=f"{path} defines up to {missing.newest}",
                 wanted=f"{listed(versions, _SHOWN)}, for {file_name(extension.path)}",
@@ -91,5 +105,11 @@ def _remedy(missing: MissingVersion, extension: Extension) -> str:
     if missing.defined_by:
         return f"make the loader find {missing.defined_by}, which has it, before {missing.path}"
     if missing.library == "libc.so.6":
-        return f"run in an image with glibc {missing.version.partition('_')[2]} or newer, or build {extension.package} here"
-    return f"install a newer {missing.library} (conda-forge: libstdcxx-ng), or build {extension.package} on this machine"
+        return (
+            f"run in an image with glibc {missing.version.partition('_')[2]} or newer, or build "
+            f"{extension.package} here"
+        )
+    return (
+        f"install a newer {missing.library} (conda-forge: libstdcxx-ng), or build {extension.package} on "
+        "this machine"
+    )

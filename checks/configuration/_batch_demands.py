@@ -1,4 +1,7 @@
-"""The conditions that verl puts on batch sizes, and on the groups that share a model: those that a job breaks, and the nearest settings."""
+"""The conditions that verl puts on batch sizes and on the groups that share a model.
+
+The module finds those that a job breaks, and the nearest settings.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,10 @@ def _kind_of_batches(configuration: Configuration) -> Iterator[Broken]:
     if isinstance(dynamic, bool) and configuration.get(LOG_PROBS) is (not dynamic):
         yield Broken(
             "same kind of batches",
-            f"{ACTOR}.use_dynamic_bsz is {dynamic}, and {LOG_PROBS} is {not dynamic}: the workers of this verl need the same",
+            (
+                f"{ACTOR}.use_dynamic_bsz is {dynamic}, and {LOG_PROBS} is {not dynamic}: the workers of "
+                "this verl need the same"
+            ),
             (LOG_PROBS, f"{ACTOR}.use_dynamic_bsz"),
             f"set {LOG_PROBS}={dynamic}",
             values={LOG_PROBS: dynamic},
@@ -187,7 +193,10 @@ def _raw_chat(configuration: Configuration) -> Iterator[Broken]:
     ):
         yield Broken(
             "raw chat",
-            "an asynchronous rollout reads the messages of each row, and data.return_raw_chat=False leaves them out",
+            (
+                "an asynchronous rollout reads the messages of each row, and data.return_raw_chat=False "
+                "leaves them out"
+            ),
             (f"{ROLLOUT}.mode", "data.return_raw_chat"),
             "set data.return_raw_chat=True",
             values={"data.return_raw_chat": True},
@@ -196,7 +205,10 @@ def _raw_chat(configuration: Configuration) -> Iterator[Broken]:
 
 
 def dynamic_batches(configuration: Configuration, *, padded: bool) -> Iterator[Broken]:
-    """Yield batches, measured in tokens, without room for the longest row. Without padding, no row may actually be that long."""
+    """Yield batches, measured in tokens, without room for the longest row.
+
+    Without padding, no row may actually be that long.
+    """
     prompt, response = (
         configuration.number("data.max_prompt_length"),
         configuration.number("data.max_response_length"),
@@ -253,15 +265,24 @@ def _whole_batch(configuration: Configuration) -> Iterator[Broken]:
     ):
         yield Broken(
             "divisible by the GPUs",
-            f"{batch:g} * {samples:g} = {batch * samples:g} samples cannot be divided among {counted(int(gpus), 'GPU')}",
+            (
+                f"{batch:g} * {samples:g} = {batch * samples:g} samples cannot be divided among "
+                f"{counted(int(gpus), 'GPU')}"
+            ),
             ("data.train_batch_size", f"{ROLLOUT}.n", *_GPUS),
-            "choose a data.train_batch_size so that its product with rollout.n is a multiple of the number of GPUs",
+            (
+                "choose a data.train_batch_size so that its product with rollout.n is a multiple of the "
+                "number of GPUs"
+            ),
             values={
                 "data.train_batch_size": (
                     prompts := _nearest_batch(int(batch), int(samples), int(gpus), int(mini or 1))
                 )
             },
-            why=f"{prompts} * {samples:g} = {prompts * samples:g} samples are {prompts * samples / gpus:g} for each of {gpus:g} GPUs",
+            why=(
+                f"{prompts} * {samples:g} = {prompts * samples:g} samples are {prompts * samples / gpus:g} "
+                f"for each of {gpus:g} GPUs"
+            ),
         )
     if batch and mini and batch < mini:
         yield Broken(
@@ -337,7 +358,10 @@ def _mini_batch(configuration: Configuration) -> Iterator[Broken]:
             keys,
             "choose a larger ppo_mini_batch_size",
             values={f"{ACTOR}.ppo_mini_batch_size": (least := -(-int(gpus // sequence) // int(samples)))},
-            why=f"{least} * {samples:g} = {least * samples:g} samples are {least * samples // (gpus // sequence):g} for each of {gpus / sequence:g}",
+            why=(
+                f"{least} * {samples:g} = {least * samples:g} samples are "
+                f"{least * samples // (gpus // sequence):g} for each of {gpus / sequence:g}"
+            ),
         )
     elif micro and each % micro:
         yield Broken(
@@ -362,13 +386,16 @@ def _nearest_divisor(number: int, wanted: int) -> int:
 
 
 def _divisors_by_distance(number: int, wanted: int) -> list[int]:
-    """The divisors, the nearest to the expected number first; of two the larger, which spreads memory wider."""
+    """The divisors, nearest to the expected number first; of two the larger, which spreads memory wider."""
     divisors = (size for size in range(1, number + 1) if number % size == 0)
     return sorted(divisors, key=lambda size: (abs(size - wanted), -size))
 
 
 def _nearest_batch(batch: int, samples: int, gpus: int, mini: int) -> int:
-    """The number of prompts nearest to `batch` that holds a mini batch and whose samples divide among the GPUs; of two the smaller."""
+    """The number of prompts nearest to `batch` that fits the mini batch and the GPUs.
+
+    It holds a mini batch, and its samples divide among the GPUs; of two such numbers, it is the smaller.
+    """
     step = gpus // math.gcd(gpus, samples)
     below = batch // step * step
     return below if below >= max(mini, 1) and batch - below <= step // 2 else below + step
@@ -379,7 +406,10 @@ def _micro_batch_of_actor(configuration: Configuration) -> int:
 
 
 def _micro_batch_on_each(configuration: Configuration, total: int) -> int:
-    """The part of a micro batch of all GPUs on each of them, if necessary less, so that the samples of a mini batch are a multiple of it."""
+    """Each GPU's part of a micro batch of all GPUs.
+
+    It is less if necessary, so that the samples of a mini batch are a multiple of it.
+    """
     ranks = (_product(configuration, *_GPUS) or 1) // (configuration.number(SEQUENCE) or 1)
     ranks = max(1, int(ranks))
     mini = _product(configuration, f"{ACTOR}.ppo_mini_batch_size", f"{ROLLOUT}.n") or 0
@@ -387,7 +417,10 @@ def _micro_batch_on_each(configuration: Configuration, total: int) -> int:
 
 
 def _product(configuration: Configuration, *keys: str) -> float | None:
-    """The product of settings; None unless all are numbers of GPUs, nodes or samples that a job can have: whole, and neither 0 nor absurd."""
+    """The product of settings; None unless all are plausible numbers of GPUs, nodes or samples.
+
+    A plausible number is whole, and neither 0 nor absurd.
+    """
     product = 1.0
     for key in keys:
         value = configuration.number(key)

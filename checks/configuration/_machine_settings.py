@@ -1,4 +1,4 @@
-"""Settings for a machine that has less than the launch script requests: recommendations, computed, not measured."""
+"""Recommended settings, computed, not measured, if a machine has less than the launch script requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST_UTILISATION = 0.3
 
 
 def recommended(configuration: Configuration, resources: Resources) -> list[str]:
-    """Overrides with which the job requests no more than this machine has, without keys that this verl lacks."""
+    """Overrides of keys that this verl has, with which the job requests no more than this machine has."""
     return [
         f"{key}={value}"
         for key, value in _settings(configuration, resources)
@@ -73,7 +73,9 @@ def _settings(configuration: Configuration, resources: Resources) -> Iterator[tu
 def _batches(
     configuration: Configuration, gpus: int, share: float, memory: int
 ) -> Iterator[tuple[str, object]]:
-    """Yield batches in proportion to the GPUs, in powers of two so that they divide; micro batches by the GPU's memory in MiB.
+    """Yield batches in proportion to the GPUs, and micro batches by the GPU's memory in MiB.
+
+    The batches are powers of two so that they divide.
 
     With a `memory` of 0 the micro batches stay as they are.
     """
@@ -100,7 +102,10 @@ def _batches(
 
 
 def _rollout(configuration: Configuration, share: float) -> Iterator[tuple[str, object]]:
-    """Yield settings with fewer samples and sequences at a time, but at least half, and with memory left for larger shards of the model."""
+    """Yield settings with fewer samples and sequences at a time, but at least half.
+
+    They also leave memory for larger shards of the model.
+    """
     part = max(share, 0.5)
     samples = configuration.number(f"{_ROLLOUT}.n")
     if samples and samples > _LEAST_SAMPLES:

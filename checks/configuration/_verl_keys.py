@@ -1,4 +1,4 @@
-"""What became of a key of verl's configuration, and the key of the current tree that the user may have meant."""
+"""What became of a key of verl's configuration, and which current key the user may have meant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _WORD = re.compile(r"[^._]+")
 
 @dataclass(frozen=True)
 class History:
-    """The later release that added a key, and the current or earlier one that removed it. Both are empty if unknown."""
+    """The later release that added a key, and the current or earlier one that removed it.
+
+    Both are empty if unknown.
+    """
 
     came: str = ""
     went: str = ""
@@ -41,7 +44,7 @@ def renamed(key: str, configuration: Configuration) -> Rename | None:
 
 
 def certain(word: OverrideWord, configuration: Configuration) -> str:
-    """The key, with its sign, that a word without a sign must mean in the current tree; "" if that is a guess.
+    """The key, with its sign, that an unsigned word must mean in the current tree; "" if that is a guess.
 
     A rename does not count if it changed the value's meaning, or left part of it to another key.
     """
@@ -54,7 +57,7 @@ def certain(word: OverrideWord, configuration: Configuration) -> str:
 
 
 def is_free(key: str, configuration: Configuration) -> bool:
-    """Whether the key is in a section that verl leaves to the user: one that is empty in its tree, or one for engines."""
+    """Whether verl leaves the key's section to the user: it is empty in verl's tree, or for engines."""
     above = key.rpartition(".")[0]
     while above:
         if ".engine_kwargs." in f"{above}." or ".override_config" in f"{above}.":
@@ -66,7 +69,7 @@ def is_free(key: str, configuration: Configuration) -> bool:
 
 
 def history(key: str, verl: str) -> History:
-    """The last release that added a key after the current one, and the last that removed it up to the current one."""
+    """The last later release that added a key, and the last that removed it up to the current one."""
     try:
         here = Version(verl)
     except InvalidVersion:
@@ -123,7 +126,7 @@ def alike(key: str, configuration: Configuration) -> str:
 
 
 def is_slip(key: str, meant: str) -> bool:
-    """Whether a key is clearly a typo of the other: a single name on its path has a typo or is an abbreviation."""
+    """Whether a key is clearly a typo of the other: just one name on its path is misspelt or abbreviated."""
     names, others = key.split("."), meant.split(".")
     different = [pair for pair in zip(names, others, strict=False) if pair[0] != pair[1]]
     if len(names) != len(others) or len(different) != 1:
@@ -138,7 +141,11 @@ def _of_section(keys: Iterable[str], above: str) -> Iterator[tuple[str, str]]:
 
 
 def _abbreviates(leaf: str, name: str) -> bool:
-    """Whether each word of one name is a prefix of the other's, in either direction (`max_len`), or one name has the other's initials (`lr`)."""
+    """Whether one name abbreviates the other.
+
+    Each word of one is a prefix of the other's, in either direction (`max_len`), or one name has the other's
+    initials (`lr`).
+    """
     ours, theirs = _WORD.findall(leaf), _WORD.findall(name)
     for short, words in ((name, ours), (leaf, theirs)):
         if len(words) > 1 and short == "".join(word[0] for word in words):
@@ -156,7 +163,10 @@ def _sorted(key: str) -> str:
 
 
 def _same_words(key: str, other: str) -> bool:
-    """Whether one is the other with a typo or a word left out: `grad_offload` resembles `param_offload`, but means something else."""
+    """Whether one is the other with a typo or a word left out.
+
+    `grad_offload` resembles `param_offload`, but means something else.
+    """
     ours, theirs = Counter(_WORD.findall(key)), Counter(_WORD.findall(other))
     added, missing = [*(ours - theirs).elements()], [*(theirs - ours).elements()]
     if not added or not missing:  # an additional word is there on purpose

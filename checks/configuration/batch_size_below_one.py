@@ -19,7 +19,10 @@ _PREPARED = ("sync", MISSING)  # the other trainers fetch one prompt at a time
 
 @dataclass(frozen=True)
 class _Size:
-    """A size that must be `least` or more, 0 where that stands for another size. `unless` is the switch of batches measured in tokens."""
+    """A size that must be `least` or more, 0 where that stands for another size.
+
+    `unless` is the switch of batches measured in tokens.
+    """
 
     key: str
     phase: Phase
@@ -58,45 +61,99 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return no_update(configuration)
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("sizes of one", configured(f"{_ACTOR}.{_MICRO}=1", "+data.gen_batch_size=1")),
+        Example(
+            "no size of its own for generation, none for validation",
+            configured("+data.gen_batch_size=0", "+data.val_batch_size=0"),
+        ),
+        Example("an unknown size", configured(f"{_ACTOR}.{_MICRO}=${{oc.env:N}}")),
+        Example(
+            "micro batches are measured in tokens",
+            configured(f"{_ACTOR}.use_dynamic_bsz=True", f"{_ACTOR}.{_MICRO}=0"),
+        ),
+        Example("the job only validates", configured("+trainer.val_only=True", f"{_ACTOR}.{_MICRO}=0")),
+        Example("no critic", configured("algorithm.adv_estimator=grpo", f"+critic.{_MICRO}=-1")),
+        Example(
+            "another trainer fetches prompts one by one",
+            configured("+trainer.v1.trainer_mode=separate_async", "+data.gen_batch_size=-1"),
+        ),
+        Example(
+            "a micro batch of nothing",
+            configured(f"{_ACTOR}.{_MICRO}=0"),
+            f"{_ACTOR}.{_MICRO} is 0, but must be 1 or more",
+        ),
+        Example(
+            "a batch below zero to generate",
+            configured("+data.gen_batch_size=-1"),
+            "data.gen_batch_size is -1, but must be 1 or more, or null",
+        ),
+        Example(
+            "a batch below zero to validate",
+            configured("+data.val_batch_size=-1"),
+            "data.val_batch_size is -1",
+        ),
+        Example(
+            "no answers to validate",
+            configured(f"+{_ROLLOUT}.val_kwargs.n=0", "+trainer.test_freq=1"),
+            "val_kwargs.n is 0, but must be 1 or more",
+        ),
+        Example(
+            "no answers to validate, and no validation",
+            configured(
+                f"+{_ROLLOUT}.val_kwargs.n=0", "+trainer.test_freq=-1", "+trainer.val_before_train=False"
+            ),
+        ),
+        Example(
+            "no worker for rewards",
+            configured("+reward.num_workers=0"),
+            "reward.num_workers is 0, but must be 1 or more",
+        ),
+        Example(
+            "fine-tuning without a batch size",
+            _tuning("data.train_batch_size=null"),
+            "data.train_batch_size is null, but must be 1 or more",
+        ),
+        Example(
+            "fine-tuning without micro batches",
+            _tuning("data.micro_batch_size_per_gpu=null", "data.use_dynamic_bsz=False"),
+            "data.micro_batch_size_per_gpu is null",
+        ),
+        Example(
+            "fine-tuning with micro batches measured in tokens", _tuning("data.micro_batch_size_per_gpu=null")
+        ),
+        Example(
+            "a mini batch below zero",
+            configured(f"{_ACTOR}.ppo_mini_batch_size=-8"),
+            "ppo_mini_batch_size is -8",
+        ),
+    ]
+
+
 @check(
     "CFG134",
     phase="first update",
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
-        Example("sizes of one", configured(f"{_ACTOR}.{_MICRO}=1", "+data.gen_batch_size=1")),
-        Example("no size of its own for generation, none for validation", configured("+data.gen_batch_size=0", "+data.val_batch_size=0")),
-        Example("an unknown size", configured(f"{_ACTOR}.{_MICRO}=${{oc.env:N}}")),
-        Example("micro batches are measured in tokens", configured(f"{_ACTOR}.use_dynamic_bsz=True", f"{_ACTOR}.{_MICRO}=0")),
-        Example("the job only validates", configured("+trainer.val_only=True", f"{_ACTOR}.{_MICRO}=0")),
-        Example("no critic", configured("algorithm.adv_estimator=grpo", f"+critic.{_MICRO}=-1")),
-        Example("another trainer fetches prompts one by one", configured("+trainer.v1.trainer_mode=separate_async", "+data.gen_batch_size=-1")),
-        Example("a micro batch of nothing", configured(f"{_ACTOR}.{_MICRO}=0"), f"{_ACTOR}.{_MICRO} is 0, but must be 1 or more"),
-        Example("a batch below zero to generate", configured("+data.gen_batch_size=-1"), "data.gen_batch_size is -1, but must be 1 or more, or null"),
-        Example("a batch below zero to validate", configured("+data.val_batch_size=-1"), "data.val_batch_size is -1"),
-        Example("no answers to validate", configured(f"+{_ROLLOUT}.val_kwargs.n=0", "+trainer.test_freq=1"), "val_kwargs.n is 0, but must be 1 or more"),
-        Example("no answers to validate, and no validation", configured(f"+{_ROLLOUT}.val_kwargs.n=0", "+trainer.test_freq=-1", "+trainer.val_before_train=False")),
-        Example("no worker for rewards", configured("+reward.num_workers=0"), "reward.num_workers is 0, but must be 1 or more"),
-        Example("fine-tuning without a batch size", _tuning("data.train_batch_size=null"), "data.train_batch_size is null, but must be 1 or more"),
-        Example("fine-tuning without micro batches", _tuning("data.micro_batch_size_per_gpu=null", "data.use_dynamic_bsz=False"), "data.micro_batch_size_per_gpu is null"),
-        Example("fine-tuning with micro batches measured in tokens", _tuning("data.micro_batch_size_per_gpu=null")),
-        Example("a mini batch below zero", configured(f"{_ACTOR}.ppo_mini_batch_size=-8"), "ppo_mini_batch_size is -8"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
     """A batch of no rows, or of fewer than none.
 
     ## Why it matters
 
-    -1 stands for "all" or "no limit" in other settings, not here. Hydra and verl's validation accept it; a data loader then refuses it
-    (`batch_size should be a positive integer value`), or the first batch cannot be split (`chunks must be a strictly positive
-    integer`, `integer modulo by zero`). Rewards need a worker: 0 does not leave them to the trainer, as it does for data loaders. The SFT trainer calculates with its sizes, and has no other one in place of null.
+    -1 stands for "all" or "no limit" in other settings, not here. Hydra and verl's validation accept it; a
+    data loader then refuses it (`batch_size should be a positive integer value`), or the first batch cannot
+    be split (`chunks must be a strictly positive integer`, `integer modulo by zero`). Rewards need a worker:
+    0 does not leave them to the trainer, as it does for data loaders. The SFT trainer calculates with its
+    sizes, and has no other one in place of null.
 
     ## How to fix
 
-    Set a size of 1 or more. `data.gen_batch_size` and `data.val_batch_size` may be null: verl then takes `data.train_batch_size`, and
-    all rows.
+    Set a size of 1 or more. `data.gen_batch_size` and `data.val_batch_size` may be null: verl then takes
+    `data.train_batch_size`, and all rows.
     """
     tunes = configuration.program.endswith("/sft_trainer.py")
     for size in _TUNED if tunes else (*_SIZES, *(_VALIDATED if validates(configuration) else ())):

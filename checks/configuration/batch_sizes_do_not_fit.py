@@ -29,13 +29,27 @@ from verl_doctor.toolkit.text import counted
 _EVERY = Demands(
     dict.fromkeys(
         (
-            "divisible by the GPUs", "divisible by model parallelism", "at least a mini batch", "one of two", "not both",
-            "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "sequence groups", "remove padding", IN_ENGINE, "temperature",
-            "row in a batch", "raw chat", "answers of a group",
+            "divisible by the GPUs",
+            "divisible by model parallelism",
+            "at least a mini batch",
+            "one of two",
+            "not both",
+            "mini batch per GPU",
+            "micro batch per GPU",
+            "same kind of batches",
+            "mini batch of micro batches",
+            "rollout groups",
+            "sequence groups",
+            "remove padding",
+            IN_ENGINE,
+            "temperature",
+            "row in a batch",
+            "raw chat",
+            "answers of a group",
         ),
         "/env/verl/utils/config.py:111",
     )
-)  # fmt: skip
+)
 
 
 def _with_own_parts(word: str) -> Configuration:
@@ -51,12 +65,8 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
     return None if configuration.complete else Unknown(configuration.why_incomplete)
 
 
-@check(
-    "CFG108",
-    phase="validation",
-    applies=_irrelevant,
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("verl's defaults", (*configured(), _EVERY)),
         Example("this verl has no such requirement", (*configured("data.train_batch_size=100"), Demands())),
         Example("an unknown value", (*configured("data.train_batch_size=${oc.env:N}"), _EVERY)),
@@ -76,7 +86,9 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             "are both set",
         ),
         Example(
-            "no micro batch", (*configured(f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY), "neither"
+            "no micro batch",
+            (*configured(f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY),
+            "neither",
         ),
         Example(
             "mini batches that are no multiple of a micro batch",
@@ -85,7 +97,10 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
         ),
         Example(
             "a micro batch for all GPUs together",
-            (*configured(f"{ACTOR}.ppo_micro_batch_size=16", f"{ACTOR}.ppo_micro_batch_size_per_gpu=null"), _EVERY),
+            (
+                *configured(f"{ACTOR}.ppo_micro_batch_size=16", f"{ACTOR}.ppo_micro_batch_size_per_gpu=null"),
+                _EVERY,
+            ),
             "no longer divided among the GPUs",
         ),
         Example(
@@ -93,23 +108,71 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             (*configured(f"{ACTOR}.use_dynamic_bsz=True", f"+{LOG_PROBS}=False"), _EVERY),
             "the workers of this verl need the same",
         ),
-        Example("rollout groups that do not divide the GPUs", (*configured(f"{ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
-        Example("rollout groups of more GPUs than the job has", (*configured(f"+{ROLLOUT}.data_parallel_size=16"), _EVERY), "rollout groups of"),
-        Example("a sequence split over more GPUs than the job has", (*configured(f"{SEQUENCE}=16"), _EVERY), "each sequence is split over 16 GPUs, and the job has 8 GPUs"),
+        Example(
+            "rollout groups that do not divide the GPUs",
+            (*configured(f"{ROLLOUT}.tensor_model_parallel_size=3"), _EVERY),
+            "8 GPUs",
+        ),
+        Example(
+            "rollout groups of more GPUs than the job has",
+            (*configured(f"+{ROLLOUT}.data_parallel_size=16"), _EVERY),
+            "rollout groups of",
+        ),
+        Example(
+            "a sequence split over more GPUs than the job has",
+            (*configured(f"{SEQUENCE}=16"), _EVERY),
+            "each sequence is split over 16 GPUs, and the job has 8 GPUs",
+        ),
         Example(
             "sequence parallelism with padding",
             (*configured(f"{SEQUENCE}=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),
             "use_remove_padding",
         ),
-        Example("a reference model that is split, with padding", (*configured(f"+{REF}.ulysses_sequence_parallel_size=2", f"+{REF}.strategy=fsdp", f"{ACTOR}.use_kl_loss=True", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY), "(ref.ulysses_sequence_parallel_size=2) needs"),
-        Example("a reference model that the job does not have", (*configured(f"+{REF}.ulysses_sequence_parallel_size=2", f"+{REF}.strategy=fsdp", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY)),
+        Example(
+            "a reference model that is split, with padding",
+            (
+                *configured(
+                    f"+{REF}.ulysses_sequence_parallel_size=2",
+                    f"+{REF}.strategy=fsdp",
+                    f"{ACTOR}.use_kl_loss=True",
+                    "actor_rollout_ref.model.use_remove_padding=False",
+                ),
+                _EVERY,
+            ),
+            "(ref.ulysses_sequence_parallel_size=2) needs",
+        ),
+        Example(
+            "a reference model that the job does not have",
+            (
+                *configured(
+                    f"+{REF}.ulysses_sequence_parallel_size=2",
+                    f"+{REF}.strategy=fsdp",
+                    "actor_rollout_ref.model.use_remove_padding=False",
+                ),
+                _EVERY,
+            ),
+        ),
         Example(
             "dynamic batches of whole rows",
-            (*configured(f"{ACTOR}.use_dynamic_bsz=True", f"+{ACTOR}.ppo_max_token_len_per_gpu=1536", "+data.max_response_length=1024"), _EVERY),
+            (
+                *configured(
+                    f"{ACTOR}.use_dynamic_bsz=True",
+                    f"+{ACTOR}.ppo_max_token_len_per_gpu=1536",
+                    "+data.max_response_length=1024",
+                ),
+                _EVERY,
+            ),
         ),
         Example(
             "dynamic batches smaller than a row",
-            (*configured(f"{ACTOR}.use_dynamic_bsz=True", f"+{ACTOR}.ppo_max_token_len_per_gpu=1024", "+data.max_response_length=1024"), _EVERY),
+            (
+                *configured(
+                    f"{ACTOR}.use_dynamic_bsz=True",
+                    f"+{ACTOR}.ppo_max_token_len_per_gpu=1024",
+                    "+data.max_response_length=1024",
+                ),
+                _EVERY,
+            ),
             "ppo_max_token_len_per_gpu (1024) is less than the 1536 tokens of a row",
         ),
         Example(
@@ -117,14 +180,55 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             (*configured(f"{ROLLOUT}.val_kwargs.do_sample=True", f"{ROLLOUT}.temperature=0"), _EVERY),
             "temperature",
         ),
-        Example("pass@k of two answers", (*configured("algorithm.adv_estimator=grpo_passk", f"{ROLLOUT}.n=2"), _EVERY)),
-        Example("pass@k of one answer", (*configured("algorithm.adv_estimator=grpo_passk", f"{ROLLOUT}.n=1"), _EVERY), "actor_rollout_ref.rollout.n is 1"),
-        Example("no micro batch, for workers of the job's own", (_with_own_parts(f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY), "neither"),
-        Example("rows without messages", (*configured(f"+{ROLLOUT}.mode=async", "+data.return_raw_chat=False"), _EVERY), "reads the messages of each row"),
-        Example("an agent loop of the job's own", (*configured(f"+{ROLLOUT}.mode=async", "+data.return_raw_chat=False", f"+{ROLLOUT}.agent.agent_loop_config_path=/a.yaml"), _EVERY)),
-        Example("rows of the job's own class", (*configured(f"+{ROLLOUT}.mode=async", "+data.return_raw_chat=False", "+data.custom_cls.path=/a.py"), _EVERY)),
-    ],
-)  # fmt: skip
+        Example(
+            "pass@k of two answers",
+            (*configured("algorithm.adv_estimator=grpo_passk", f"{ROLLOUT}.n=2"), _EVERY),
+        ),
+        Example(
+            "pass@k of one answer",
+            (*configured("algorithm.adv_estimator=grpo_passk", f"{ROLLOUT}.n=1"), _EVERY),
+            "actor_rollout_ref.rollout.n is 1",
+        ),
+        Example(
+            "no micro batch, for workers of the job's own",
+            (_with_own_parts(f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY),
+            "neither",
+        ),
+        Example(
+            "rows without messages",
+            (*configured(f"+{ROLLOUT}.mode=async", "+data.return_raw_chat=False"), _EVERY),
+            "reads the messages of each row",
+        ),
+        Example(
+            "an agent loop of the job's own",
+            (
+                *configured(
+                    f"+{ROLLOUT}.mode=async",
+                    "+data.return_raw_chat=False",
+                    f"+{ROLLOUT}.agent.agent_loop_config_path=/a.yaml",
+                ),
+                _EVERY,
+            ),
+        ),
+        Example(
+            "rows of the job's own class",
+            (
+                *configured(
+                    f"+{ROLLOUT}.mode=async", "+data.return_raw_chat=False", "+data.custom_cls.path=/a.py"
+                ),
+                _EVERY,
+            ),
+        ),
+    ]
+
+
+@check(
+    "CFG108",
+    phase="validation",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=_examples,
+)
 def batch_sizes_do_not_fit(
     configuration: Configuration, demands: Demands, resources: Resources | Unknown
 ) -> Iterator[Finding]:
@@ -132,8 +236,8 @@ def batch_sizes_do_not_fit(
 
     ## Why it matters
     verl checks them when the trainer or its workers start: after Ray is up, and in part after the model is
-    loaded. The job stops there. Which of these requirements apply is read from verl's sources. A program with a trainer or workers
-    of its own may not make them: that is a warning.
+    loaded. The job stops there. Which of these requirements apply is read from verl's sources. A program with
+    a trainer or workers of its own may not make them: that is a warning.
 
     ## How to fix
     Choose sizes that divide evenly: the number of GPUs must divide `train_batch_size` times `rollout.n`, and
@@ -169,7 +273,10 @@ def _gpus_here(configuration: Configuration, resources: Resources | Unknown) -> 
 
 
 def _correction(configuration: Configuration, broken: Broken, here: int) -> Correction | None:
-    """The nearest settings that meet the demand on the existing GPUs: settings for more would fail for lack of GPUs."""
+    """The nearest settings that meet the demand on the existing GPUs.
+
+    Settings for more GPUs would fail for lack of them.
+    """
     if not here or GPUS not in broken.keys:
         first = settings(configuration, broken.values, broken.why) if broken.values else None
         others = (settings(configuration, values) for values in broken.others)

@@ -39,31 +39,127 @@ _WHY = {
 }
 
 
-@check(
-    "CFG124",
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
-        Example("the folder can be created", (*_JOB, CheckpointFolder("/data/ckpt", "/data"))),
-        Example("a folder in /proc or /sys", (*_JOB, CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")), "checkpoints go to /proc/ckpt, but nothing can be created in /proc"),
-        Example("Hydra's folder", (*configured(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
-        Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
-        Example("TensorBoard's folder", (*_JOB, TrackerFolder("/proc/tb", "/proc", "of the kernel", "tensorboard", "TENSORBOARD_DIR")), "the tracker tensorboard writes to /proc/tb, but nothing can be created in /proc"),
-        Example("generated texts into a file", (*_JOB, SamplesFolder("/data/texts", "/data/texts", "a file is in the way", "trainer.rollout_data_dir")), "generated texts go to /data/texts, but /data/texts is not a folder"),
-        Example("copies of checkpoints", (*configured(f"+{BACKUP}=/job/backup"), BackupFolder("/job/backup", "/job"))),
-        Example("a file in place of the copies", (*configured(f"+{BACKUP}=/job/backup"), BackupFolder("/job/backup", "/job/backup", "a file is in the way")), "checkpoints are copied to /job/backup, but /job/backup is not a folder"),
+def _examples() -> list[Example]:
+    return [
+        Example("the folder can be created", (*_JOB, CheckpointFolder(path="/data/ckpt", above="/data"))),
+        Example(
+            "a folder in /proc or /sys",
+            (*_JOB, CheckpointFolder(path="/proc/ckpt", above="/proc", trouble="of the kernel")),
+            "checkpoints go to /proc/ckpt, but nothing can be created in /proc",
+        ),
+        Example(
+            "Hydra's folder",
+            (
+                *configured(f"{HYDRA_FOLDER}=/proc/outputs"),
+                HydraFolder(path="/proc/outputs", above="/proc", trouble="of the kernel"),
+            ),
+            "Hydra writes to /proc/outputs",
+        ),
+        Example(
+            "tables in /proc",
+            (
+                *_JOB,
+                DatasetsCache(
+                    path="/proc/datasets",
+                    above="/proc",
+                    trouble="of the kernel",
+                    variable="HF_DATASETS_CACHE",
+                ),
+            ),
+            "datasets keeps tables in /proc/datasets, but nothing can be created in /proc",
+        ),
+        Example(
+            "TensorBoard's folder",
+            (
+                *_JOB,
+                TrackerFolder(
+                    path="/proc/tb",
+                    above="/proc",
+                    trouble="of the kernel",
+                    tracker="tensorboard",
+                    variable="TENSORBOARD_DIR",
+                ),
+            ),
+            "the tracker tensorboard writes to /proc/tb, but nothing can be created in /proc",
+        ),
+        Example(
+            "generated texts into a file",
+            (
+                *_JOB,
+                SamplesFolder(
+                    path="/data/texts",
+                    above="/data/texts",
+                    trouble="a file is in the way",
+                    key="trainer.rollout_data_dir",
+                ),
+            ),
+            "generated texts go to /data/texts, but /data/texts is not a folder",
+        ),
+        Example(
+            "copies of checkpoints",
+            (*configured(f"+{BACKUP}=/job/backup"), BackupFolder(path="/job/backup", above="/job")),
+        ),
+        Example(
+            "a file in place of the copies",
+            (
+                *configured(f"+{BACKUP}=/job/backup"),
+                BackupFolder(path="/job/backup", above="/job/backup", trouble="a file is in the way"),
+            ),
+            "checkpoints are copied to /job/backup, but /job/backup is not a folder",
+        ),
         Example("a timeline", (*configured(f"+{TIMELINE}=/data/t.json"), TimelineFile("/data/t.json"))),
-        Example("a timeline in no folder", (*configured(f"+{TIMELINE}=/data/traces/t.json"), TimelineFile("/data/traces/t.json", "/data/traces")), "Ray's timeline goes to /data/traces/t.json, but /data/traces does not exist"),
+        Example(
+            "a timeline in no folder",
+            (
+                *configured(f"+{TIMELINE}=/data/traces/t.json"),
+                TimelineFile(path="/data/traces/t.json", missing_folder="/data/traces"),
+            ),
+            "Ray's timeline goes to /data/traces/t.json, but /data/traces does not exist",
+        ),
         Example("metrics in an existing folder", (*_JOB, MetricsFile("/data/m.jsonl"))),
-        Example("metrics in no folder", (*_JOB, MetricsFile("/data/m/a.jsonl", "/data/m", "VERL_FILE_LOGGER_PATH")), "the tracker file writes to /data/m/a.jsonl, but /data/m does not exist"),
+        Example(
+            "metrics in no folder",
+            (
+                *_JOB,
+                MetricsFile(
+                    path="/data/m/a.jsonl", missing_folder="/data/m", named_by="VERL_FILE_LOGGER_PATH"
+                ),
+            ),
+            "the tracker file writes to /data/m/a.jsonl, but /data/m does not exist",
+        ),
         Example("no folder, and nothing is saved", (*configured(f"++{_KEY}=null", f"++{_EVERY}=-1"),)),
-        Example("no folder", (*configured(f"++{_KEY}=null", f"++{_EVERY}=10"),), "is null, but the job saves after every 10 steps"),
-        Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
-        Example("a file in place of the folder of a fine-tuning job", (*configured(f"++{_KEY}=/job/saved", tree={"trainer": {"save_freq": -1}}), CheckpointFolder("/job/saved", "/job/saved", "a file is in the way")), "checkpoints go to /job/saved, but /job/saved is not a folder"),
-        Example("a quota", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "over the disk quota")), "the disk quota of /data is used up"),
-        Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "no folder",
+            (*configured(f"++{_KEY}=null", f"++{_EVERY}=10"),),
+            "is null, but the job saves after every 10 steps",
+        ),
+        Example(
+            "another user's folder",
+            (*_JOB, CheckpointFolder(path="/data/ckpt", above="/data", trouble="no permission to write")),
+            "you cannot write to /data",
+        ),
+        Example(
+            "a file in place of the folder of a fine-tuning job",
+            (
+                *configured(f"++{_KEY}=/job/saved", tree={"trainer": {"save_freq": -1}}),
+                CheckpointFolder(path="/job/saved", above="/job/saved", trouble="a file is in the way"),
+            ),
+            "checkpoints go to /job/saved, but /job/saved is not a folder",
+        ),
+        Example(
+            "a quota",
+            (*_JOB, CheckpointFolder(path="/data/ckpt", above="/data", trouble="over the disk quota")),
+            "the disk quota of /data is used up",
+        ),
+        Example(
+            "a file system that is not mounted here",
+            (*_JOB, CheckpointFolder(path="/data/ckpt", above="/", trouble="no permission to write")),
+            "you cannot write to /",
+        ),
+    ]
+
+
+@check("CFG124", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def checkpoint_folder_unusable(
     configuration: Configuration,
     folder: CheckpointFolder | Unknown,
@@ -77,15 +173,19 @@ def checkpoint_folder_unusable(
     variables: Variables | Unknown,
     launch: Launch | Unknown,
 ) -> Iterator[Finding]:
-    """The folder for checkpoints, Hydra's output, a tracker's logs, generated texts or cached tables cannot be created.
+    """A folder that the job writes to cannot be created.
+
+    It is the folder for checkpoints, Hydra's output, a tracker's logs, generated texts or cached tables.
 
     ## Why it matters
     verl creates `trainer.default_local_dir` when it first saves, after `save_freq` steps; what was trained
-    until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl reads its
-    tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. Before the first step, the trackers
-    `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT, but no folder for VERL_FILE_LOGGER_PATH or for a
-    slash in the experiment's name; after it, generated texts go to
-    `trainer.rollout_data_dir`. The SFT trainer copies each checkpoint to `trainer.default_hdfs_dir`, which may be a local folder. When the training has ended, Ray opens `ray_kwargs.timeline_json_file`, and creates no folder for it.
+    until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl
+    reads its tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. Before
+    the first step, the trackers `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT,
+    but no folder for VERL_FILE_LOGGER_PATH or for a slash in the experiment's name; after it, generated texts
+    go to `trainer.rollout_data_dir`. The SFT trainer copies each checkpoint to `trainer.default_hdfs_dir`,
+    which may be a local folder. When the training has ended, Ray opens `ray_kwargs.timeline_json_file`, and
+    creates no folder for it.
 
     ## How to fix
     Name a folder that you can write to and that every node sees. On a login node, ignore the finding if the
@@ -108,7 +208,10 @@ def checkpoint_folder_unusable(
         )
     if isinstance(board, TrackerFolder) and board.trouble and board.above != "/":
         yield Finding(
-            f"the tracker {board.tracker} writes to {board.path}, but {_WHY[board.trouble].format(above=board.above)}",
+            (
+                f"the tracker {board.tracker} writes to {board.path}, but "
+                f"{_WHY[board.trouble].format(above=board.above)}"
+            ),
             Evidence(found=board.trouble, wanted="a writable folder", read_from=board.variable),
             remedy=f"set {board.variable} to a folder that you can write to",
             subject=Subject("folder", board.path, board.variable),
@@ -180,7 +283,10 @@ def checkpoint_folder_unusable(
         f"checkpoints go to {folder.path}, but {_WHY[folder.trouble].format(above=folder.above)}",
         Evidence(found=folder.trouble, wanted="a writable folder", read_from=folder.above),
         location=place(word) if word else None,
-        remedy=f"set {_KEY} to a folder that you can write to{', or trainer.save_freq=-1' if has_rollouts else ''}",
+        remedy=(
+            f"set {_KEY} to a folder that you can write "
+            f"to{', or trainer.save_freq=-1' if has_rollouts else ''}"
+        ),
         severity=None if certain else "warning",
         subject=Subject("folder", folder.path),
         stops=(EVERY_JOB,) if certain else (),
@@ -204,7 +310,10 @@ def _of_key(
     phase: Phase,
     effect: str,
 ) -> Finding:
-    """The finding for a folder that a key names. `goes` is what goes there, `effect` what follows if the key is left out."""
+    """The finding for a folder that a key names.
+
+    `goes` is what goes there, `effect` what follows if the key is left out.
+    """
     key, word = named_by
     return Finding(
         f"{goes} {folder.path}, but {_WHY[folder.trouble].format(above=folder.above)}",

@@ -91,16 +91,21 @@ _PLAIN = 0.8  # the similarity from which two names are certainly the same
 _AGENT_LOOPS_FILE = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 _HAVE = VerlRegistries(
     {
-        ROLLOUT: Registry(("vllm", "sglang"), "/env/verl/workers/rollout/base.py:81"),
-        MODE: Registry(("async",), "/env/verl/workers/rollout/base.py:81"),
-        ESTIMATOR: Registry(("gae", "grpo"), "/env/verl/trainer/ppo/core_algos.py:212"),
-        TRAINER: Registry(("sync",), "/env/verl/trainer/ppo/v1/trainer_sync.py:24"),
-        LOGGER: Registry(("console", "wandb", "swanlab"), "/env/verl/utils/tracking.py:46"),
-        TRANSPORT: Registry(("naive", "nccl"), "/env/verl/checkpoint_engine/base.py:246"),
-        RESUME: Registry(("disable", "auto", "resume_path"), "/env/verl/trainer/ppo/v1/trainer_base.py:854"),
-        REJECTION: Registry(("seq_max_k2", "token_k1"), "/env/verl/trainer/ppo/rollout_corr_helper.py:77"),
+        ROLLOUT: Registry(names=("vllm", "sglang"), read_from="/env/verl/workers/rollout/base.py:81"),
+        MODE: Registry(names=("async",), read_from="/env/verl/workers/rollout/base.py:81"),
+        ESTIMATOR: Registry(names=("gae", "grpo"), read_from="/env/verl/trainer/ppo/core_algos.py:212"),
+        TRAINER: Registry(names=("sync",), read_from="/env/verl/trainer/ppo/v1/trainer_sync.py:24"),
+        LOGGER: Registry(names=("console", "wandb", "swanlab"), read_from="/env/verl/utils/tracking.py:46"),
+        TRANSPORT: Registry(names=("naive", "nccl"), read_from="/env/verl/checkpoint_engine/base.py:246"),
+        RESUME: Registry(
+            names=("disable", "auto", "resume_path"), read_from="/env/verl/trainer/ppo/v1/trainer_base.py:854"
+        ),
+        REJECTION: Registry(
+            names=("seq_max_k2", "token_k1"), read_from="/env/verl/trainer/ppo/rollout_corr_helper.py:77"
+        ),
         CONTENTS[0]: Registry(
-            ("model", "optimizer", "extra"), "/env/verl/utils/checkpoint/checkpoint_manager.py:75"
+            names=("model", "optimizer", "extra"),
+            read_from="/env/verl/utils/checkpoint/checkpoint_manager.py:75",
         ),
     }
 )
@@ -119,44 +124,87 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
     return f"{extended} may register names that verl does not have" if extended else None
 
 
-@check(
-    "CFG119",
-    applies=_irrelevant,
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("names that this verl has", (*configured(f"{ROLLOUT}=sglang", f"{ESTIMATOR}=gae"), _HAVE)),
         Example("an unknown value", (*configured(f"{ESTIMATOR}=${{oc.env:ADV}}"), _HAVE)),
         Example("trackers that this verl has", (*configured(f"{LOGGER}=[console,swanlab]"), _HAVE)),
         Example(
             "a plugin has estimators, not trackers",
-            (*configured(f"{ESTIMATOR}=mine", f"{LOGGER}=[neptune]"), replace(_HAVE, extended_by="mine", closed=(LOGGER,))),
+            (
+                *configured(f"{ESTIMATOR}=mine", f"{LOGGER}=[neptune]"),
+                replace(_HAVE, extended_by="mine", closed=(LOGGER,)),
+            ),
             "has no tracker neptune",
         ),
         Example("the user's own trainer may have more", (*configured(f"{ESTIMATOR}=mine"), VerlRegistries())),
-        Example("an estimator with a typo", (*configured(f"{ESTIMATOR}=gpro"), _HAVE), "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?"),
-        Example("a truth value for a name", (*configured(f"{ESTIMATOR}=True"), _HAVE), "has no advantage estimator True"),
-        Example("an estimator in the user's own file", (_own("GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
+        Example(
+            "an estimator with a typo",
+            (*configured(f"{ESTIMATOR}=gpro"), _HAVE),
+            "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?",
+        ),
+        Example(
+            "a truth value for a name",
+            (*configured(f"{ESTIMATOR}=True"), _HAVE),
+            "has no advantage estimator True",
+        ),
+        Example(
+            "an estimator in the user's own file",
+            (_own("GRPO"), _HAVE),
+            "has no advantage estimator GRPO; did you mean grpo?",
+        ),
         Example("an estimator that exists, in the user's own file", (_own("gae"), _HAVE)),
-        Example("an estimator in capitals", (*configured(f"{ESTIMATOR}=GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
+        Example(
+            "an estimator in capitals",
+            (*configured(f"{ESTIMATOR}=GRPO"), _HAVE),
+            "has no advantage estimator GRPO; did you mean grpo?",
+        ),
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
-        Example("a transport of weights that verl does not have", (*configured(f"+{TRANSPORT}=rdma"), _HAVE), "has no checkpoint engine rdma"),
+        Example(
+            "a transport of weights that verl does not have",
+            (*configured(f"+{TRANSPORT}=rdma"), _HAVE),
+            "has no checkpoint engine rdma",
+        ),
         Example("a way to resume that exists", (*configured(f"+{RESUME}=auto"), _HAVE)),
-        Example("a way to resume that verl does not have", (*configured(f"+{RESUME}=latest"), _HAVE), "has no resume mode latest"),
+        Example(
+            "a way to resume that verl does not have",
+            (*configured(f"+{RESUME}=latest"), _HAVE),
+            "has no resume mode latest",
+        ),
         Example("two ways to reject", (*configured(f"+{REJECTION}='token_k1, seq_max_k2'"), _HAVE)),
         Example("no rejection", (*configured(f"+{REJECTION}=null"), _HAVE)),
-        Example("one of two ways to reject has a typo", (*configured(f"+{REJECTION}='token_k1,seq_k2'"), _HAVE), "has no rejection option seq_k2"),
-        Example("a trainer that verl does not have", (*configured(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
-        Example("checkpoints of what verl can save", (*configured(f"+{CONTENTS[0]}=[model,extra]", f"+{_SAVES}=5"), _HAVE)),
+        Example(
+            "one of two ways to reject has a typo",
+            (*configured(f"+{REJECTION}='token_k1,seq_k2'"), _HAVE),
+            "has no rejection option seq_k2",
+        ),
+        Example(
+            "a trainer that verl does not have",
+            (*configured(f"+{TRAINER}=async"), _HAVE),
+            "has no trainer async",
+        ),
+        Example(
+            "checkpoints of what verl can save",
+            (*configured(f"+{CONTENTS[0]}=[model,extra]", f"+{_SAVES}=5"), _HAVE),
+        ),
         Example("nothing is saved", (*configured(f"+{CONTENTS[0]}=[modell]", f"+{_SAVES}=-1"), _HAVE)),
         Example(
-            "checkpoints without the model", (*configured(f"+{CONTENTS[0]}=[modell,extra]", f"+{_SAVES}=5"), _HAVE),
+            "checkpoints without the model",
+            (*configured(f"+{CONTENTS[0]}=[modell,extra]", f"+{_SAVES}=5"), _HAVE),
             "has no part of a checkpoint called modell; did you mean model?",
         ),
-        Example("a tracker that verl does not have", (*configured(f"{LOGGER}=[console,neptune]"), _HAVE), "has no tracker neptune"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "a tracker that verl does not have",
+            (*configured(f"{LOGGER}=[console,neptune]"), _HAVE),
+            "has no tracker neptune",
+        ),
+    ]
+
+
+@check(
+    "CFG119", applies=_irrelevant, requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2"
+)
 def choice_unknown(
     configuration: Configuration, registries: VerlRegistries, tables: DataTables | Unknown
 ) -> Iterator[Finding]:
@@ -164,12 +212,12 @@ def choice_unknown(
 
     ## Why it matters
     Hydra accepts any text for `rollout.name`, `rollout.mode`, `actor.strategy`, `adv_estimator`, `loss_mode`,
-    a reward manager, an agent loop, a tracker, a trainer, a way to resume, a quantization or an optimizer. verl looks the name
-    up only when it needs it, after Ray is up and often after the model is loaded, and stops there. Names come
-    and go between releases: `rollout.mode=sync` and `rollout.name=hf` were removed.
+    a reward manager, an agent loop, a tracker, a trainer, a way to resume, a quantization or an optimizer.
+    verl looks the name up only when it needs it, after Ray is up and often after the model is loaded, and
+    stops there. Names come and go between releases: `rollout.mode=sync` and `rollout.name=hf` were removed.
 
-    A wrong name in `checkpoint.save_contents` or `load_contents` stops nothing, and is a warning: verl ignores
-    it, so that part is missing from every checkpoint.
+    A wrong name in `checkpoint.save_contents` or `load_contents` stops nothing, and is a warning: verl
+    ignores it, so that part is missing from every checkpoint.
 
     ## How to fix
     Use a name that the finding lists. If your own code registers the name, the job must load that code
@@ -221,7 +269,10 @@ def choice_unknown(
 
 
 def _nearest(value: str, names: Sequence[str]) -> str:
-    """The name that differs only in case and punctuation, otherwise the closest, "" if none is close, or several have the value as a part."""
+    """The name that differs only in case and punctuation, otherwise the closest name.
+
+    The result is "" if none is close, or if several have the value as a part.
+    """
     parts = [name for name in names if value.lower() in re.split(r"[-_ ]", name.lower())]
     if len(parts) > 1 and value not in names:
         return ""
@@ -237,7 +288,10 @@ def _plain(name: str) -> str:
 def _correction(
     word: OverrideWord, value: str, near: str, default: object, *, only: bool
 ) -> Correction | None:
-    """The intended name, otherwise verl's default. A name that was removed gives way to the `only` one that is left."""
+    """The intended name, otherwise verl's default.
+
+    A name that was removed gives way to the `only` one that is left.
+    """
     if near and only:
         return reworded(word, word.text.replace(value, near), f"{near} is the only one that this verl has")
     if near and _is_misspelt(value, near):
@@ -252,14 +306,20 @@ def _correction(
 
 
 def _override(configuration: Configuration, key: str, value: str, near: str) -> Correction | None:
-    """The intended name as a word of the command, which takes precedence over the user's file; None for one entry of a list."""
+    """The intended name as a word of the command; None for one entry of a list.
+
+    The word takes precedence over the user's file.
+    """
     if not near or configuration.get(key) != value or not _is_misspelt(value, near):
         return None
     return settings(configuration, {key: near}, f"{near} is the closest name to {value}", "")
 
 
 def _is_misspelt(value: str, near: str) -> bool:
-    """Whether the names differ in a few letters. What stands in front of a name may be its opposite, as in async."""
+    """Whether the names differ in a few letters.
+
+    What stands in front of a name may be its opposite, as in async.
+    """
     first, second = _plain(value), _plain(near)
     if first != second and (first.endswith(second) or second.endswith(first)):
         return False
@@ -267,7 +327,10 @@ def _is_misspelt(value: str, near: str) -> bool:
 
 
 def _agent_loops_elsewhere(configuration: Configuration, tables: DataTables | Unknown) -> bool:
-    """Whether a file may define further agent loops, or rows may name their own, so that the default is not used."""
+    """Whether a file may define further agent loops, or rows may name their own.
+
+    The default is not used then.
+    """
     if configuration.get(_AGENT_LOOPS_FILE):
         return True
     trained = () if isinstance(tables, Unknown) else tables.of("train", "val")

@@ -10,17 +10,17 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "CFG102",
-    phase="composition",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("set without +", configured("trainer.nnodes=2")),
         Example("appended where nothing is", configured("+trainer.mine=2")),
         Example("++ accepts both", configured("++trainer.nnodes=2")),
         Example("a key that is null", configured("+critic.enable=True")),
         Example("+ in front of a key of verl", configured("+trainer.nnodes=2"), "already has trainer.nnodes"),
-    ],
-)
+    ]
+
+
+@check("CFG102", phase="composition", examples=_examples)
 def config_key_appended_twice(configuration: Configuration) -> Iterator[Finding]:
     """The launch script appends a key with + that already exists.
 

@@ -17,15 +17,19 @@ def _with_comment(word: str) -> tuple[Configuration]:
     return (replace(configured(word)[0], deprecated={_OLD: _COMMENT}),)
 
 
-@check(
-    "CFG110",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the new key", _with_comment(f"{_OLD}_per_gpu=8")),
         Example("nothing is set", _with_comment(f"{_OLD}=null")),
-        Example("the old key", _with_comment(f"{_OLD}=64"), "actor_rollout_ref.rollout.log_prob_micro_batch_size is deprecated"),
-    ],
-)  # fmt: skip
+        Example(
+            "the old key",
+            _with_comment(f"{_OLD}=64"),
+            "actor_rollout_ref.rollout.log_prob_micro_batch_size is deprecated",
+        ),
+    ]
+
+
+@check("CFG110", severity="warning", examples=_examples)
 def config_key_deprecated(configuration: Configuration) -> Iterator[Finding]:
     """The launch script sets a key that verl has deprecated.
 

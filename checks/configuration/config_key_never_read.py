@@ -1,4 +1,7 @@
-"""CFG118: the launch script or the user's configuration file sets a key that Hydra accepts and that verl's trainer never reads."""
+"""CFG118: the user sets a key that Hydra accepts and that verl's trainer never reads.
+
+The key is in the launch script or the user's configuration file.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _MINE = f"{_OLD}.path=mine.py"
 def _job(word: str, moved_by: str = "") -> tuple[Configuration, OldRewardKeys]:
     tree = {_OLD: {"path": None, "name": None}, "reward": {_OLD: {"path": None, "name": "compute_score"}}}
     (job,) = configured(word, tree=tree, verl="0.9.1")
-    return job, OldRewardKeys(_KEYS, moved_by)
+    return job, OldRewardKeys(keys=_KEYS, moved_by=moved_by)
 
 
 def _own(*words: str, key: str) -> tuple[Configuration, Absent]:
@@ -35,21 +38,32 @@ def _own(*words: str, key: str) -> tuple[Configuration, Absent]:
     return replace(mine, added=(f"data.{key}",)), Absent("this verl has one name for each key of the reward")
 
 
-@check(
-    "CFG118",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the key that is read", _job(f"reward.{_MINE}")),
         Example("a verl that moves it", _job(_MINE, "/env/verl/trainer/main_ppo.py")),
         Example("nothing is set", _job(f"{_OLD}.path=null")),
         Example("a key of the user's own code", _own(key="my_length")),
-        Example("the right key is on the command line", _own("data.max_response_length=16", key="max_respons_length")),
-        Example("a typo in the user's own file", _own(key="max_respons_length"), "did you mean data.max_response_length?"),
-        Example("the key that nothing reads", _job(_MINE), "accepts custom_reward_function.path but never reads it"),
-    ],
-)  # fmt: skip
+        Example(
+            "the right key is on the command line",
+            _own("data.max_response_length=16", key="max_respons_length"),
+        ),
+        Example(
+            "a typo in the user's own file",
+            _own(key="max_respons_length"),
+            "did you mean data.max_response_length?",
+        ),
+        Example(
+            "the key that nothing reads",
+            _job(_MINE),
+            "accepts custom_reward_function.path but never reads it",
+        ),
+    ]
+
+
+@check("CFG118", severity="warning", examples=_examples)
 def config_key_never_read(configuration: Configuration, old: OldRewardKeys | Unknown) -> Iterator[Finding]:
-    """The launch script or your configuration file sets a key that Hydra accepts but verl's trainer never reads.
+    """Hydra accepts a key in the launch script or your configuration file that verl's trainer never reads.
 
     ## Why it matters
     The reward settings moved below `reward.`; the old keys remain so that older scripts start. Where the
@@ -83,7 +97,10 @@ def config_key_never_read(configuration: Configuration, old: OldRewardKeys | Unk
 
 
 def _misspelt(key: str, configuration: Configuration) -> Iterator[Finding]:
-    """Yield the finding that a key of the user's own file is a typo of one that nothing else of the user's sets."""
+    """Yield the finding that a key of the user's own file is a typo.
+
+    It is a typo of a key that nothing else of the user's sets.
+    """
     value, own = configuration.get(key), configuration.own_line(key)
     refused = configuration.has(f"{key.rpartition('.')[0]}._target_")  # by the section's class: CFG115
     if own is None or isinstance(value, Mapping) or is_free(key, configuration) or refused:

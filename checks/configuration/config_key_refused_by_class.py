@@ -14,17 +14,21 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
 
 _ACTOR = "actor_rollout_ref.actor"
-_WORD = OverrideWord(f"+{_ACTOR}.mine=1", SCRIPT, 3, "applied", f"{_ACTOR}.mine", "+", 1)
+_WORD = OverrideWord(
+    text=f"+{_ACTOR}.mine=1", path=SCRIPT, line=3, fate="applied", key=f"{_ACTOR}.mine", sign="+", value=1
+)
 _REFUSED = Refused(
-    _WORD, _ACTOR, "mine", "verl.workers.config.FSDPActorConfig", "/env/verl/utils/config.py:164"
+    word=_WORD,
+    section=_ACTOR,
+    name="mine",
+    class_name="verl.workers.config.FSDPActorConfig",
+    read_from="/env/verl/utils/config.py:164",
 )
 _UNREAD = Unknown("the configuration was not read")
 
 
-@check(
-    "CFG115",
-    phase="validation",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every class accepts what is appended", (ConfigClasses(), _UNREAD)),
         Example(
             "a field that the class lacks",
@@ -36,12 +40,16 @@ _UNREAD = Unknown("the configuration was not read")
             (ConfigClasses((_REFUSED,)), replace(*configured(), own_parts=True)),
             "FSDPActorConfig has no field mine",
         ),
-    ],
-)
+    ]
+
+
+@check("CFG115", phase="validation", examples=_examples)
 def config_key_refused_by_class(
     classes: ConfigClasses, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
-    """A key is appended to a section whose class does not accept it, on the command line or in your configuration file.
+    """A key is appended to a section whose class does not accept it.
+
+    This happens on the command line or in your configuration file.
 
     ## Why it matters
     Newer verl turns sections that have a `_target_` into objects. Hydra accepts an appended key, but the
@@ -77,7 +85,7 @@ def config_key_refused_by_class(
 
 
 def _meant(refused: Refused, configuration: Configuration | Unknown) -> str:
-    """The existing key that was probably meant, "" if there is none or another word of the command sets it."""
+    """The existing key probably meant; "" if there is none or another word of the command sets it."""
     if isinstance(configuration, Unknown) or refused.word.key != f"{refused.section}.{refused.name}":
         return ""
     near = alike(refused.word.key, without_added(configuration))

@@ -36,7 +36,8 @@ from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import listed
 
-# Of an absolute key, without a resolver. OmegaConf takes `\${x}` as a text, `\\${x}` as a backslash and an interpolation.
+# Of an absolute key, without a resolver. OmegaConf takes `\${x}` as a text, `\\${x}` as a backslash and an
+# interpolation.
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*(\$\{([A-Za-z_][\w.]*)\})")
 _FEW = 3  # matches of one name: more do not show what was meant
 
@@ -47,36 +48,86 @@ def _own(value: str) -> Configuration:
     return replace(found, folder="/home/me/conf", name="mine", origins={"data.train_files": "mine.yaml:7"})
 
 
-@check(
-    "CFG101",
-    phase="composition",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an interpolation of a key", configured("trainer.total_epochs=${trainer.nnodes}")),
-        Example("a value known only when the script runs", (with_overrides(configured()[0], [Word(None, SCRIPT, 2, "trainer.nnodes=$N")]),)),
+        Example(
+            "a value known only when the script runs",
+            (
+                with_overrides(
+                    configured()[0], [Word(text=None, path=SCRIPT, line=2, written="trainer.nnodes=$N")]
+                ),
+            ),
+        ),
         Example("a key that a resolver creates", configured("data.train_files=${oc.env:X}")),
-        Example("an interpolation of a missing key", configured("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
+        Example(
+            "an interpolation of a missing key",
+            configured("data.train_files=x/${trainer.nodes}"),
+            "${trainer.nodes}, which does not exist",
+        ),
         Example("an interpolation in the user's own file", (_own("${root}/x"),)),
-        Example("a shell variable in the user's own file", (_own("${DATA}/x"),), "data.train_files refers to ${DATA}, which does not exist"),
-        Example("an escaped interpolation", (*configured(r"trainer.project_name='price in \${CURRENCY}'"), _own(r"\${DATA}"))),
-        Example("a backslash before an interpolation", (_own(r"\\${DATA}/x"),), "refers to ${DATA}, which does not exist"),
+        Example(
+            "a shell variable in the user's own file",
+            (_own("${DATA}/x"),),
+            "data.train_files refers to ${DATA}, which does not exist",
+        ),
+        Example(
+            "an escaped interpolation",
+            (*configured(r"trainer.project_name='price in \${CURRENCY}'"), _own(r"\${DATA}")),
+        ),
+        Example(
+            "a backslash before an interpolation",
+            (_own(r"\\${DATA}/x"),),
+            "refers to ${DATA}, which does not exist",
+        ),
         Example("an element of a list", (_own("${files.1}/x"),)),
-        Example("more elements than a list has", (_own("${files.2}/x"),), "refers to ${files.2}, which does not exist"),
+        Example(
+            "more elements than a list has",
+            (_own("${files.2}/x"),),
+            "refers to ${files.2}, which does not exist",
+        ),
         Example("all keys exist", configured("trainer.nnodes=2", "data.train_batch_size=64")),
         Example("a new key is appended", configured("+actor_rollout_ref.model.override_config.attn=sdpa")),
-        Example("a typo inside an if", (with_overrides(configured()[0], [Word("trainer.nnode=2", SCRIPT, 2, conditional=True)]),), "has no setting trainer.nnode, which a condition of the script adds"),
+        Example(
+            "a typo inside an if",
+            (
+                with_overrides(
+                    configured()[0], [Word(text="trainer.nnode=2", path=SCRIPT, line=2, conditional=True)]
+                ),
+            ),
+            "has no setting trainer.nnode, which a condition of the script adds",
+        ),
         Example("a typo", configured("trainer.n_gpu_per_node=8"), "did you mean trainer.n_gpus_per_node?"),
-        Example("a key that verl renamed", configured("ray_init.num_cpus=8"), "renamed to ray_kwargs.ray_init.num_cpus in verl 0.6.0"),
-        Example("a key in another section", configured("actor_rollout_ref.actor.max_num_seqs=4"), "actor_rollout_ref.rollout.max_num_seqs"),
-        Example("a key of a newer verl", configured("trainer.use_v1=True", verl="0.4.1"), "verl 0.4.1 has no setting"),
-        Example("a setting of vLLM", configured("actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1"), "has no setting"),
-    ],
-)  # fmt: skip
+        Example(
+            "a key that verl renamed",
+            configured("ray_init.num_cpus=8"),
+            "renamed to ray_kwargs.ray_init.num_cpus in verl 0.6.0",
+        ),
+        Example(
+            "a key in another section",
+            configured("actor_rollout_ref.actor.max_num_seqs=4"),
+            "actor_rollout_ref.rollout.max_num_seqs",
+        ),
+        Example(
+            "a key of a newer verl",
+            configured("trainer.use_v1=True", verl="0.4.1"),
+            "verl 0.4.1 has no setting",
+        ),
+        Example(
+            "a setting of vLLM",
+            configured("actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1"),
+            "has no setting",
+        ),
+    ]
+
+
+@check("CFG101", phase="composition", examples=_examples)
 def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
     """The launch script sets a key that verl's configuration does not have.
 
     ## Why it matters
-    Hydra stops before anything starts: `Could not override ...: Key 'X' is not in struct`. verl renames and moves keys
-    between releases, so a script that ran yesterday stops after an upgrade.
+    Hydra stops before anything starts: `Could not override ...: Key 'X' is not in struct`. verl renames and
+    moves keys between releases, so a script that ran yesterday stops after an upgrade.
 
     ## How to fix
     Use the key that this verl has. Keys that verl reads although its configuration does not list them, such
@@ -173,7 +224,10 @@ def _correction(word: OverrideWord, configuration: Configuration) -> Correction 
     def as_key(key: str, effect: str = "") -> Correction | None:
         other = configuration.override_of(key)
         if other is not None and other.value != word.value:
-            effect = f"{key} is also set to {other.text.partition('=')[2]} in line {other.line}, and the later of the two counts"
+            effect = (
+                f"{key} is also set to {other.text.partition('=')[2]} in line {other.line}, and the later "
+                "of the two counts"
+            )
         why = "" if effect else f"{word.key} most likely means {key}"
         return reworded(word, f"{sign}{key}={value}", why, effect)
 

@@ -47,43 +47,97 @@ _NAMES = {"bool": "True or False", "int": "an integer", "float": "a number", "st
 _SLIP = 0.75  # the similarity from which a text is a misspelt True or False
 _CHECKPOINTS = "actor_rollout_ref.model.enable_gradient_checkpointing"
 _NOTHING = "None"
-# Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p, accept fractions.
+# Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p,
+# accept fractions.
 _COUNTS = re.compile(
-    r"(?:^|\.)(?:n|nnodes|num_\w+|max_num_\w+|(?!lr_warmup_)\w+_(?:size|per_gpu|per_node|epochs|steps|freq|length|len|workers|rank|samples))$"
+    r"(?:^|\.)(?:n|nnodes|num_\w+|max_num_\w+|(?!lr_warmup_)\w+_(?:size|per_gpu|per_node|epochs|steps"
+    r"|freq|length|len|workers|rank|samples))$"
 )
 # Sections of which every job with rollouts reads a part: a word in their place ends it.
 _READ = re.compile(
     r"reward\.(?:reward_manager|custom_reward_function)|data(?:\.custom_cls)?|trainer|algorithm"
-    r"|actor_rollout_ref(?:\.(?:model|actor|rollout)(?:\.(?:optim|checkpoint|policy_loss|val_kwargs|agent|multi_turn))?)?"
+    r"|actor_rollout_ref(?:\.(?:model|actor|rollout)(?:\.(?:optim|checkpoint|policy_loss|val_kwargs"
+    r"|agent|multi_turn))?)?"
 )
 
 
-@check(
-    "CFG109",
-    phase="validation",
-    examples=lambda: [
-        Example("values of the same types", configured("trainer.nnodes=2", "actor_rollout_ref.actor.optim.lr=1", "data.train_files=[a,b]")),
-        Example("a fraction where the default is 0", configured("actor_rollout_ref.actor.entropy_coeff=0.001")),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "values of the same types",
+            configured("trainer.nnodes=2", "actor_rollout_ref.actor.optim.lr=1", "data.train_files=[a,b]"),
+        ),
+        Example(
+            "a fraction where the default is 0", configured("actor_rollout_ref.actor.entropy_coeff=0.001")
+        ),
         Example("null is fine everywhere", configured("trainer.nnodes=null")),
         Example("an unknown value", configured("trainer.nnodes=${oc.env:N}")),
         Example("False counts as 0, for Python too", configured("trainer.test_freq=False")),
         Example("a text that a later word replaces", configured("trainer.nnodes=two", "trainer.nnodes=2")),
-        Example("a number that a later word replaces", configured("trainer.nnodes=2", "trainer.nnodes=two"), "must be an integer"),
+        Example(
+            "a number that a later word replaces",
+            configured("trainer.nnodes=2", "trainer.nnodes=two"),
+            "must be an integer",
+        ),
         Example("a text for a number", configured("trainer.nnodes=two"), "must be an integer"),
-        Example("a fraction for an integer", configured("data.train_batch_size=1e3"), "must be an integer, not 1000.0"),
-        Example("a text for a boolean", configured("actor_rollout_ref.rollout.enforce_eager=yes"), "must be True or False"),
-        Example("a misspelt boolean", configured("actor_rollout_ref.rollout.enforce_eager=Ture"), "must be True or False"),
+        Example(
+            "a fraction for an integer",
+            configured("data.train_batch_size=1e3"),
+            "must be an integer, not 1000.0",
+        ),
+        Example(
+            "a text for a boolean",
+            configured("actor_rollout_ref.rollout.enforce_eager=yes"),
+            "must be True or False",
+        ),
+        Example(
+            "a misspelt boolean",
+            configured("actor_rollout_ref.rollout.enforce_eager=Ture"),
+            "must be True or False",
+        ),
         Example("a value for a section", configured("actor_rollout_ref.actor=dp"), "is a section"),
-        Example("a switch for a section that has one", configured("skip=True", tree={"skip": {"enable": False}}), "is a section"),
-        Example("a word for a section that every job reads", configured("data=mine", tree={"data": {"train_batch_size": 2}}), "is a section"),
-        Example("a word for a mapping", configured("data.template_kwargs=thinking", tree={"data": {"template_kwargs": {}}}), "data.template_kwargs must be a mapping, not thinking"),
-        Example("a mapping", configured("data.template_kwargs={thinking:False}", tree={"data": {"template_kwargs": {}}})),
-        Example("one rank for a list", configured("profiler.ranks=0", tree={"profiler": {"ranks": []}}), "must be a list, not 0"),
-        Example("warm-up of less than a step", configured("optim.lr_warmup_steps=0.1", tree={"optim": {"lr_warmup_steps": -1}})),
-        Example("a share of the samples", configured("data.train_max_samples=0.5", tree={"data": {"train_max_samples": -1}}), "must be an integer, not 0.5"),
+        Example(
+            "a switch for a section that has one",
+            configured("skip=True", tree={"skip": {"enable": False}}),
+            "is a section",
+        ),
+        Example(
+            "a word for a section that every job reads",
+            configured("data=mine", tree={"data": {"train_batch_size": 2}}),
+            "is a section",
+        ),
+        Example(
+            "a word for a mapping",
+            configured("data.template_kwargs=thinking", tree={"data": {"template_kwargs": {}}}),
+            "data.template_kwargs must be a mapping, not thinking",
+        ),
+        Example(
+            "a mapping",
+            configured("data.template_kwargs={thinking:False}", tree={"data": {"template_kwargs": {}}}),
+        ),
+        Example(
+            "one rank for a list",
+            configured("profiler.ranks=0", tree={"profiler": {"ranks": []}}),
+            "must be a list, not 0",
+        ),
+        Example(
+            "warm-up of less than a step",
+            configured("optim.lr_warmup_steps=0.1", tree={"optim": {"lr_warmup_steps": -1}}),
+        ),
+        Example(
+            "a share of the samples",
+            configured("data.train_max_samples=0.5", tree={"data": {"train_max_samples": -1}}),
+            "must be an integer, not 0.5",
+        ),
         Example("a tracker that is no list", configured("trainer.logger=console")),
         Example("a number for a list", configured("trainer.logger=0.9"), "must be a list"),
-        Example("a text, which the class allows", (*configured("actor_rollout_ref.actor.entropy_coeff=low_high"), ConfigClasses(declared={"actor_rollout_ref.actor.entropy_coeff": ("str", "float")}))),
+        Example(
+            "a text, which the class allows",
+            (
+                *configured("actor_rollout_ref.actor.entropy_coeff=low_high"),
+                ConfigClasses(declared={"actor_rollout_ref.actor.entropy_coeff": ("str", "float")}),
+            ),
+        ),
         Example(
             "a text where the class accepts an integer or nothing",
             (*configured("critic.enable=some"), ConfigClasses(declared={"critic.enable": ("int", "None")})),
@@ -91,28 +145,61 @@ _READ = re.compile(
         ),
         Example(
             "what only another engine reads",
-            (*configured("actor_rollout_ref.actor.optim.lr=high"), ConfigClasses(unread=("actor_rollout_ref.actor.optim.lr",))),
+            (
+                *configured("actor_rollout_ref.actor.optim.lr=high"),
+                ConfigClasses(unread=("actor_rollout_ref.actor.optim.lr",)),
+            ),
             "must be a number, not high",
         ),
-        Example("null, which the class allows", (*configured(f"+{_CHECKPOINTS}=null"), ConfigClasses(converted={_CHECKPOINTS: ("bool", "None")}))),
-        Example("null that the server refuses", (*configured(f"+{_CHECKPOINTS}=null"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must not be null: True or False is required"),
-        Example("a text that the server refuses", (*configured(f"+{_CHECKPOINTS}=Ture"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must be True or False, not Ture: the rollout's server refuses it"),
-        Example("a text that the server converts", (*configured(f"+{_CHECKPOINTS}=yes"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
-        Example("a number as a text that the server converts", (*configured(f"+{_CHECKPOINTS}='1'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
-        Example("a fraction as a text that the server refuses", (*configured(f"+{_CHECKPOINTS}='1.0'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must be True or False, not 1.0: the rollout's server refuses it"),
-        Example("null for a number that verl uses", (*configured("trainer.nnodes=null"), ConfigClasses(calculated={"trainer.nnodes": "/env/verl/trainer/x.py:7"})), "trainer.nnodes must not be null: the job uses it without a check"),
+        Example(
+            "null, which the class allows",
+            (*configured(f"+{_CHECKPOINTS}=null"), ConfigClasses(converted={_CHECKPOINTS: ("bool", "None")})),
+        ),
+        Example(
+            "null that the server refuses",
+            (*configured(f"+{_CHECKPOINTS}=null"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})),
+            "must not be null: True or False is required",
+        ),
+        Example(
+            "a text that the server refuses",
+            (*configured(f"+{_CHECKPOINTS}=Ture"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})),
+            "must be True or False, not Ture: the rollout's server refuses it",
+        ),
+        Example(
+            "a text that the server converts",
+            (*configured(f"+{_CHECKPOINTS}=yes"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})),
+        ),
+        Example(
+            "a number as a text that the server converts",
+            (*configured(f"+{_CHECKPOINTS}='1'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})),
+        ),
+        Example(
+            "a fraction as a text that the server refuses",
+            (*configured(f"+{_CHECKPOINTS}='1.0'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})),
+            "must be True or False, not 1.0: the rollout's server refuses it",
+        ),
+        Example(
+            "null for a number that verl uses",
+            (
+                *configured("trainer.nnodes=null"),
+                ConfigClasses(calculated={"trainer.nnodes": "/env/verl/trainer/x.py:7"}),
+            ),
+            "trainer.nnodes must not be null: the job uses it without a check",
+        ),
         Example("Python's None", configured("critic.enable=None"), "the text None"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("CFG109", phase="validation", examples=_examples)
 def config_value_of_wrong_type(
     configuration: Configuration, validation: Validation | Unknown, classes: ConfigClasses | Unknown
 ) -> Iterator[Finding]:
     """A value has a different type from the default that it replaces.
 
     ## Why it matters
-    Hydra accepts it. The job stops later, far from the cause, or continues with an unintended value: `1e3` is not an
-    integer, and the texts `no` and `None` are both true in Python. What the job may never read, and a text in place of a
-    truth value, which Python accepts, are only warnings.
+    Hydra accepts it. The job stops later, far from the cause, or continues with an unintended value: `1e3` is
+    not an integer, and the texts `no` and `None` are both true in Python. What the job may never read, and a
+    text in place of a truth value, which Python accepts, are only warnings.
 
     ## How to fix
     Write integers without an exponent or a fraction, booleans as `True` or `False`, nothing as `null`, and
@@ -158,7 +245,10 @@ def _wanted(word: OverrideWord, configuration: Configuration, types: Sequence[st
         return ""
     is_text = isinstance(value, str) and "${" not in value
     if default is None and is_text and {"None"} < {*types} <= {"int", "float", "None"}:
-        return f"{word.key} must be {'an integer' if 'int' in types else 'a number'} or null, not {_plain(value)}"
+        return (
+            f"{word.key} must be {'an integer' if 'int' in types else 'a number'} or null, not "
+            f"{_plain(value)}"
+        )
     if (
         value is None
         or default is None
@@ -180,7 +270,10 @@ def _wanted(word: OverrideWord, configuration: Configuration, types: Sequence[st
     if default == {} and not isinstance(value, dict):
         return f"{word.key} must be a mapping, not {shown}"
     if isinstance(default, Mapping) and not isinstance(value, dict):
-        return f"{word.key} is a section of {release(configuration)}'s configuration, but {shown} would replace it"
+        return (
+            f"{word.key} is a section of {release(configuration)}'s configuration, but {shown} would "
+            "replace it"
+        )
     return ""
 
 
@@ -190,7 +283,10 @@ def _refused_by_server(word: OverrideWord, classes: ConfigClasses | Unknown) -> 
     if not {*types} & {"bool", "int", "float", "str"} or "None" in types:
         return ""
     if word.value is None:
-        return f"{word.key} must not be null: {_NAMES.get(types[0], 'a value')} is required where the rollout's server starts"
+        return (
+            f"{word.key} must not be null: {_NAMES.get(types[0], 'a value')} is required where the "
+            "rollout's server starts"
+        )
     is_text = isinstance(word.value, str) and "${" not in word.value
     if types == ("bool",) and is_text and not _is_switch(word.value):
         return f"{word.key} must be True or False, not {_plain(word.value)}: the rollout's server refuses it"
@@ -209,7 +305,10 @@ def _is_switch(text: str) -> bool:
 def _severity(
     word: OverrideWord, configuration: Configuration, classes: ConfigClasses | Unknown
 ) -> Severity | None:
-    """A warning where the job may train all the same: it may never read the value, or Python takes any text for true."""
+    """A warning where the job may train all the same.
+
+    It may never read the value, or Python takes any text for true.
+    """
     default = _default(word, configuration)
     unread = isinstance(classes, ConfigClasses) and word.key in classes.unread
     is_unread_section = isinstance(default, Mapping) and bool(default) and not _READ.fullmatch(word.key)
@@ -218,7 +317,9 @@ def _severity(
 
 
 def _correction(word: OverrideWord, configuration: Configuration) -> Correction | None:
-    """The same value in the form that verl accepts, if the text has a single meaning, or a list that begins with a single number.
+    """The same value in the form that verl accepts, if the text has a single meaning.
+
+    For a single number in place of a list, it is a list that begins with that number.
 
     Otherwise 1 for the numbers of GPUs and nodes, and verl's default for other switches and numbers.
     """
@@ -243,13 +344,19 @@ def _correction(word: OverrideWord, configuration: Configuration) -> Correction 
         effect = f"{word.key} is verl's default, {as_written(default)}, instead of {_plain(word.value)}"
         return reworded(word, None, effect=effect)
     if isinstance(default, Mapping):
-        effect = f"{word.key} is verl's default, {'empty' if not default else 'a section'}, instead of {_plain(word.value)}"
+        effect = (
+            f"{word.key} is verl's default, {'empty' if not default else 'a section'}, instead of "
+            f"{_plain(word.value)}"
+        )
         return reworded(word, None, effect=effect)
     return None
 
 
 def _switch(word: OverrideWord, default: object) -> str:
-    """The key in a section that a word in its place means: its own switch for True or False, its `name` for a text; "" otherwise."""
+    """The key in a section that a word in the section's place means; "" if there is none.
+
+    It is the section's own switch for True or False, and its `name` for a text.
+    """
     if not isinstance(default, Mapping):
         return ""
     if isinstance(word.value, bool):
@@ -258,7 +365,7 @@ def _switch(word: OverrideWord, default: object) -> str:
 
 
 def _meant(value: object, default: object) -> object:
-    """The meaning of a text or a fraction in place of a value of this type; None if it has no single meaning."""
+    """The single meaning of a text or a fraction in place of a value of this type; None if there is none."""
     if isinstance(default, bool):
         text = str(value).lower()
         near = difflib.get_close_matches(text, ("true", "false"), 1, _SLIP)
@@ -279,7 +386,11 @@ def _meant(value: object, default: object) -> object:
 
 
 def _phase_of_use(key: str) -> Phase:
-    """Where the job uses a setting that is null: an adapter's when it is made, its trainer's before the first update, its losses' in it."""
+    """Where the job uses a setting that is null.
+
+    It uses an adapter's when the adapter is made, its trainer's before the first update, and its losses' in
+    that update.
+    """
     if key.endswith(".lora_alpha"):
         return "workers"
     return "first batch" if key.startswith("trainer.") else "first update"

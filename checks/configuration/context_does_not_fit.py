@@ -22,9 +22,19 @@ _CHUNKED = f"{_ROLLOUT}.enable_chunked_prefill"
 _PROMPT = "data.max_prompt_length"
 _RESPONSE = "data.max_response_length"
 _OVERRIDE = "actor_rollout_ref.model.override_config.max_position_embeddings"
-_NEW = Demands(dict.fromkeys(("position embeddings", "room to generate", "batched tokens"), "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py:1107"))  # fmt: skip
-_OLD = Demands(dict.fromkeys(("chunked prefill", "model context"), "/env/verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py:199"))  # fmt: skip
-_MODEL = ModelContext(32768, "/models/x/config.json")
+_NEW = Demands(
+    dict.fromkeys(
+        ("position embeddings", "room to generate", "batched tokens"),
+        "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py:1107",
+    )
+)
+_OLD = Demands(
+    dict.fromkeys(
+        ("chunked prefill", "model context"),
+        "/env/verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py:199",
+    )
+)
+_MODEL = ModelContext(positions=32768, read_from="/models/x/config.json")
 
 
 def _job(*words: str, mode: str = "async") -> Configuration:
@@ -60,25 +70,51 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return None if name == "vllm" else f"actor_rollout_ref.rollout.name is {name!s}, not vllm"
 
 
-@check(
-    "CFG123",
-    applies=_irrelevant,
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("verl's defaults", (_job(), _NEW, _MODEL)),
         Example("a short prompt", (_job(f"{_PROMPT}=2"), _NEW, _MODEL)),
         Example("this verl computes the length itself", (_job(f"{_LENGTH}=32"), Demands(), _MODEL)),
-        Example("another model is configured", (_job(f"{_LENGTH}=65536", f"+{_OVERRIDE}=65536"), _NEW, _MODEL)),
+        Example(
+            "another model is configured", (_job(f"{_LENGTH}=65536", f"+{_OVERRIDE}=65536"), _NEW, _MODEL)
+        ),
         Example("chunks of an older verl's rollout", (_job(f"{_RESPONSE}=7680", mode="sync"), _OLD, _MODEL)),
-        Example("longer than the model", (_job(f"{_LENGTH}=65536"), _NEW, _MODEL), "rollout.max_model_len (65536) is more than the 32768 positions of the model"),
-        Example("shorter than the prompts", (_job(f"{_LENGTH}=256"), _NEW, _MODEL), "prompts of 256 tokens or more leave no room to generate"),
-        Example("shorter than each prompt", (_job(f"{_LENGTH}=32"), _NEW, _MODEL, RenderedPrompts(10, shortest=40)), "all have 40 or more"),
-        Example("few tokens without chunked prefill", (_job(f"{_CHUNKED}=False"), _NEW, _MODEL), "max_num_batched_tokens (8192) is less than the context of 32768"),
-        Example("too few tokens for an older verl", (_job(f"{_RESPONSE}=16384", mode="sync"), _OLD, _MODEL), "max_num_batched_tokens (8192) is less than the context of 16896"),
-        Example("a longer sequence than the model's", (_job(f"{_RESPONSE}=40000", f"{_TOKENS}=65536", mode="sync"), _OLD, _MODEL), "40512 tokens, but the model has 32768 positions"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "longer than the model",
+            (_job(f"{_LENGTH}=65536"), _NEW, _MODEL),
+            "rollout.max_model_len (65536) is more than the 32768 positions of the model",
+        ),
+        Example(
+            "shorter than the prompts",
+            (_job(f"{_LENGTH}=256"), _NEW, _MODEL),
+            "prompts of 256 tokens or more leave no room to generate",
+        ),
+        Example(
+            "shorter than each prompt",
+            (_job(f"{_LENGTH}=32"), _NEW, _MODEL, RenderedPrompts(10, shortest=40)),
+            "all have 40 or more",
+        ),
+        Example(
+            "few tokens without chunked prefill",
+            (_job(f"{_CHUNKED}=False"), _NEW, _MODEL),
+            "max_num_batched_tokens (8192) is less than the context of 32768",
+        ),
+        Example(
+            "too few tokens for an older verl",
+            (_job(f"{_RESPONSE}=16384", mode="sync"), _OLD, _MODEL),
+            "max_num_batched_tokens (8192) is less than the context of 16896",
+        ),
+        Example(
+            "a longer sequence than the model's",
+            (_job(f"{_RESPONSE}=40000", f"{_TOKENS}=65536", mode="sync"), _OLD, _MODEL),
+            "40512 tokens, but the model has 32768 positions",
+        ),
+    ]
+
+
+@check(
+    "CFG123", applies=_irrelevant, requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2"
+)
 def context_does_not_fit(
     configuration: Configuration,
     demands: Demands,
@@ -94,8 +130,8 @@ def context_does_not_fit(
     frozen`). The engine starts late, so minutes are lost.
 
     ## How to fix
-    Leave `max_model_len` unset, or set it to at least `max_prompt_length + max_response_length`. Where the finding names
-    `max_num_batched_tokens`, raise that.
+    Leave `max_model_len` unset, or set it to at least `max_prompt_length + max_response_length`. Where the
+    finding names `max_num_batched_tokens`, raise that.
     """
     trains = configuration.get("trainer.val_only") in (False, None, MISSING) and not own_prompts(
         configuration
@@ -144,7 +180,10 @@ def _broken(configuration: Configuration, model: ModelContext | None, shortest: 
     if length and prompt and length <= prompt:
         yield _Broken(
             "room to generate",
-            f"rollout.max_model_len is {length:g}: prompts of {length:g} tokens or more leave no room to generate, and stop the job"
+            (
+                f"rollout.max_model_len is {length:g}: prompts of {length:g} tokens or more leave no room "
+                "to generate, and stop the job"
+            )
             + (f"; all have {shortest} or more" if shortest >= length else ""),
             (_LENGTH, _PROMPT),
             f"set {_LENGTH} to {_PROMPT} + {_RESPONSE}, or leave it unset",
@@ -157,7 +196,10 @@ def _broken(configuration: Configuration, model: ModelContext | None, shortest: 
     if chunked is False and tokens and context and tokens < context:
         yield _Broken(
             "batched tokens",
-            f"rollout.max_num_batched_tokens ({tokens:g}) is less than the context of {context:g} tokens, without chunked prefill",
+            (
+                f"rollout.max_num_batched_tokens ({tokens:g}) is less than the context of {context:g} "
+                "tokens, without chunked prefill"
+            ),
             (_TOKENS, _CHUNKED),
             f"set {_CHUNKED}=True, or {_TOKENS} to {context:g}",
             values={_CHUNKED: True},

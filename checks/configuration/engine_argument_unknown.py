@@ -16,10 +16,10 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Sub
 # ATT106 reports how to select a backend in a vLLM without these.
 _OF_ATTENTION = frozenset(option.partition(".")[0] for option in OPTIONS)
 _TAKEN = EngineArguments(
-    "0.12.0",
-    ("max_model_len", "model", "safetensors_load_strategy"),
-    "/env/vllm/engine/arg_utils.py",
-    ("mine",),
+    version="0.12.0",
+    names=("max_model_len", "model", "safetensors_load_strategy"),
+    read_from="/env/vllm/engine/arg_utils.py",
+    by_verl=("mine",),
 )
 
 
@@ -28,19 +28,30 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return None if name == "vllm" else f"actor_rollout_ref.rollout.name is {name!s}, not vllm"
 
 
-@check(
-    "CFG113",
-    phase="engine",
-    applies=_irrelevant,
-    examples=lambda: [
-        Example("an argument that the engine has", (*configured(f"+{SECTION}.safetensors_load_strategy=prefetch"), _TAKEN)),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "an argument that the engine has",
+            (*configured(f"+{SECTION}.safetensors_load_strategy=prefetch"), _TAKEN),
+        ),
         Example("an argument that verl itself uses", (*configured(f"+{SECTION}.mine=1"), _TAKEN)),
         Example("null is not handed on", (*configured(f"+{SECTION}.gone=null"), _TAKEN)),
-        Example("an attention backend, which another rule reports", (*configured(f"+{SECTION}.attention_backend=FLASH_ATTN"), _TAKEN)),
-        Example("a typo", (*configured(f"+{SECTION}.max_modellen=4096"), _TAKEN), "did you mean max_model_len?"),
-        Example("in a dictionary", (*configured(f"+{SECTION}={{gone: 1}}"), _TAKEN), "vLLM 0.12.0 has no engine argument gone"),
-    ],
-)  # fmt: skip
+        Example(
+            "an attention backend, which another rule reports",
+            (*configured(f"+{SECTION}.attention_backend=FLASH_ATTN"), _TAKEN),
+        ),
+        Example(
+            "a typo", (*configured(f"+{SECTION}.max_modellen=4096"), _TAKEN), "did you mean max_model_len?"
+        ),
+        Example(
+            "in a dictionary",
+            (*configured(f"+{SECTION}={{gone: 1}}"), _TAKEN),
+            "vLLM 0.12.0 has no engine argument gone",
+        ),
+    ]
+
+
+@check("CFG113", phase="engine", applies=_irrelevant, examples=_examples)
 def engine_argument_unknown(configuration: Configuration, arguments: EngineArguments) -> Iterator[Finding]:
     """The launch script passes vLLM an engine argument that this vLLM does not have.
 
@@ -68,7 +79,10 @@ def engine_argument_unknown(configuration: Configuration, arguments: EngineArgum
 
 
 def _correction(word: OverrideWord, name: str, near: Sequence[str]) -> Correction | None:
-    """The argument that was clearly meant; otherwise, remove the word. None for a word that sets more than this argument."""
+    """The argument that was clearly meant; otherwise, remove the word.
+
+    None for a word that sets more than this argument.
+    """
     if word.key != f"{SECTION}.{name}":
         return None
     if near and is_slip(name, near[0]):

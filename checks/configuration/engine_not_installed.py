@@ -22,13 +22,22 @@ _ALONE = "the metrics go only to the console: no tracker records them"
 
 def _engine(*, installed: bool) -> ChosenEngines:
     place = "/env/verl/workers/rollout/sglang_rollout/sglang_rollout.py:24"
-    return ChosenEngines((Engine(_ROLLOUT, "sglang", "SGLang", "sglang", installed, place),))
+    return ChosenEngines(
+        (
+            Engine(
+                key=_ROLLOUT,
+                name="sglang",
+                title="SGLang",
+                module="sglang",
+                installed=installed,
+                read_from=place,
+            ),
+        )
+    )
 
 
-@check(
-    "CFG120",
-    requires=("CFG101", "CFG102", "CFG103", "CFG119"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the engine is installed", (*configured(f"{_ROLLOUT}=sglang"), _engine(installed=True))),
         Example(
             "the engine is not installed",
@@ -39,7 +48,17 @@ def _engine(*, installed: bool) -> ChosenEngines:
             "a trainer",
             (
                 *configured(f"{_STRATEGY}=megatron"),
-                ChosenEngines((Engine(_STRATEGY, "megatron", "Megatron Core", "megatron.core", False),)),
+                ChosenEngines(
+                    (
+                        Engine(
+                            key=_STRATEGY,
+                            name="megatron",
+                            title="Megatron Core",
+                            module="megatron.core",
+                            installed=False,
+                        ),
+                    )
+                ),
             ),
             "actor.strategy is megatron, but Megatron Core is not installed",
         ),
@@ -47,27 +66,31 @@ def _engine(*, installed: bool) -> ChosenEngines:
             "a tracker",
             (
                 *configured(f"{LOGGER}=[console,mlflow]"),
-                ChosenEngines((Engine(LOGGER, "mlflow", "mlflow", "mlflow", False),)),
+                ChosenEngines(
+                    (Engine(key=LOGGER, name="mlflow", title="mlflow", module="mlflow", installed=False),)
+                ),
             ),
             "trainer.logger names mlflow, but mlflow is not installed",
         ),
-    ],
-    since="0.2",
-)
+    ]
+
+
+@check("CFG120", requires=("CFG101", "CFG102", "CFG103", "CFG119"), examples=_examples, since="0.2")
 def engine_not_installed(
     configuration: Configuration, engines: ChosenEngines, launch: Launch | Unknown
 ) -> Iterator[Finding]:
     """The rollout, trainer, kernels, profiler or tracker that the job selects is not installed.
 
     ## Why it matters
-    `rollout.name`, `actor.strategy`, `model.use_liger`, `global_profiler.tool`, `rollout.trace.backend` and `trainer.logger` choose packages that verl imports only when its
-    workers start, or before the first step: `No module named 'sglang'`, after Ray is up and the data are loaded. verl requires none of
-    them, so no installer complains.
+    `rollout.name`, `actor.strategy`, `model.use_liger`, `global_profiler.tool`, `rollout.trace.backend` and
+    `trainer.logger` choose packages that verl imports only when its workers start, or before the first step:
+    `No module named 'sglang'`, after Ray is up and the data are loaded. verl requires none of them, so no
+    installer complains.
 
     ## How to fix
     Install the package in this environment, in a version that this verl supports, or choose an engine that is
-    installed. Where the choice cannot be edited, `verl-doctor fix` resolves verl with the extra that brings the
-    package.
+    installed. Where the choice cannot be edited, `verl-doctor fix` resolves verl with the extra that brings
+    the package.
     """
     for engine in engines.engines:
         if engine.installed:
@@ -75,7 +98,10 @@ def engine_not_installed(
         word = configuration.override_of(engine.key)
         short = engine.key.removeprefix("actor_rollout_ref.")
         found = Finding(
-            f"{short} {'names' if engine.key == LOGGER else 'is'} {engine.name}, but {engine.title} is not installed",
+            (
+                f"{short} {'names' if engine.key == LOGGER else 'is'} {engine.name}, but {engine.title} is "
+                "not installed"
+            ),
             Evidence(
                 found=word.text if word else f"{engine.key}={engine.name} in the configuration",
                 wanted=f"a module {engine.module}",

@@ -28,30 +28,49 @@ _EVERY = Demands(
 )
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("verl's defaults", (*configured(_WITH_REFERENCE), _EVERY)),
+        Example(
+            "the same values",
+            (*configured(_WITH_REFERENCE, f"+{_ACTOR}=False", f"+{_REFERENCE}=True"), _EVERY),
+        ),
+        Example(
+            "an actor that cannot learn",
+            (*configured(f"+{_ACTOR}=True"), _EVERY),
+            "the actor is trained, but its engine only runs forward",
+        ),
+        Example("a release without this check", (*configured(f"+{_ACTOR}=True"), Demands())),
+        Example(
+            "a reference that would learn",
+            (*configured(_WITH_REFERENCE, f"+{_REFERENCE}=False"), _EVERY),
+            "the reference model is not trained, and verl gives it no optimizer",
+        ),
+        Example("no reference", (*configured(f"+{_REFERENCE}=False"), _EVERY)),
+        Example(
+            "the actor without its adapter is the reference",
+            (*configured(_WITH_REFERENCE, f"+{_REFERENCE}=False", f"{_MODEL}.lora_rank=8"), _EVERY),
+        ),
+    ]
+
+
 @check(
     "CFG133",
     phase="first update",
     applies=no_update,
     requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
-        Example("verl's defaults", (*configured(_WITH_REFERENCE), _EVERY)),
-        Example("the same values", (*configured(_WITH_REFERENCE, f"+{_ACTOR}=False", f"+{_REFERENCE}=True"), _EVERY)),
-        Example("an actor that cannot learn", (*configured(f"+{_ACTOR}=True"), _EVERY), "the actor is trained, but its engine only runs forward"),
-        Example("a release without this check", (*configured(f"+{_ACTOR}=True"), Demands())),
-        Example("a reference that would learn", (*configured(_WITH_REFERENCE, f"+{_REFERENCE}=False"), _EVERY), "the reference model is not trained, and verl gives it no optimizer"),
-        Example("no reference", (*configured(f"+{_REFERENCE}=False"), _EVERY)),
-        Example("the actor without its adapter is the reference", (*configured(_WITH_REFERENCE, f"+{_REFERENCE}=False", f"{_MODEL}.lora_rank=8"), _EVERY)),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def engine_runs_only_one_way(configuration: Configuration, demands: Demands) -> Iterator[Finding]:
     """The engine of a trained model only runs forward, or that of the reference model would train.
 
     ## Why it matters
 
-    `forward_only` is True for the reference model and False for every model that learns. With True, verl builds no optimizer and refuses the
-    first update: `Can't run train_batch when forward_only is in the engine config`. With False, it builds an optimizer for the
-    reference model from settings that the reference does not have: `'OptimizerConfig' object has no attribute 'optimizer'`.
+    `forward_only` is True for the reference model and False for every model that learns. With True, verl
+    builds no optimizer and refuses the first update: `Can't run train_batch when forward_only is in the
+    engine config`. With False, it builds an optimizer for the reference model from settings that the
+    reference does not have: `'OptimizerConfig' object has no attribute 'optimizer'`.
 
     ## How to fix
 
@@ -69,7 +88,10 @@ def engine_runs_only_one_way(configuration: Configuration, demands: Demands) -> 
 
 
 def _has_engine(configuration: Configuration) -> bool:
-    """Return whether the reference model is one of its own, and without settings of an optimizer: with an adapter, the actor serves as it."""
+    """Return whether the reference is a model of its own, without settings of an optimizer.
+
+    With an adapter, the actor serves as the reference.
+    """
     adapter = configuration.get(f"{_MODEL}.lora_adapter_path")
     adapted = bool(configuration.number(f"{_MODEL}.lora_rank")) or adapter not in (None, MISSING)
     has_optimizer = configuration.get("actor_rollout_ref.ref.optim") is not MISSING

@@ -17,14 +17,25 @@ from verl_doctor.toolkit.sources.hydra.written import as_written
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SHARE = f"{_ROLLOUT}.gpu_memory_utilization"
 _LIMITS = EngineLimits(
-    "0.31.0",
-    (
-        EngineLimit("gpu_memory_utilization", "/env/vllm/config/cache.py:103", {"gt": 0, "le": 1}),
-        EngineLimit("dtype", "/env/vllm/config/model.py:168", {}, ("auto", "half", "bfloat16")),
-        EngineLimit("limit_mm_per_prompt", "/env/vllm/config/model.py:399", is_table=True),
-        EngineLimit("stream_interval", "/env/vllm/config/scheduler.py:214", {"ge": 1}),
+    version="0.31.0",
+    limits=(
+        EngineLimit(
+            argument="gpu_memory_utilization",
+            read_from="/env/vllm/config/cache.py:103",
+            bounds={"gt": 0, "le": 1},
+        ),
+        EngineLimit(
+            argument="dtype",
+            read_from="/env/vllm/config/model.py:168",
+            bounds={},
+            choices=("auto", "half", "bfloat16"),
+        ),
+        EngineLimit(argument="limit_mm_per_prompt", read_from="/env/vllm/config/model.py:399", is_table=True),
+        EngineLimit(
+            argument="stream_interval", read_from="/env/vllm/config/scheduler.py:214", bounds={"ge": 1}
+        ),
     ),
-    {"gpu_memory_utilization": "gpu_memory_utilization", "dtype": "dtype"},
+    handed={"gpu_memory_utilization": "gpu_memory_utilization", "dtype": "dtype"},
 )
 
 
@@ -36,38 +47,64 @@ def _irrelevant(configuration: Configuration) -> str | None:
 _SLIP = 0.5  # the least likeness of a name
 
 
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "values that the engine accepts",
+            (*configured(f"{_SHARE}=0.4", f"++{_ROLLOUT}.dtype=half"), _LIMITS),
+        ),
+        Example("nothing is left to vLLM", (*configured(f"{_SHARE}=null"), _LIMITS)),
+        Example(
+            "a share above 1",
+            (*configured(f"{_SHARE}=1.5"), _LIMITS),
+            "vLLM 0.31.0 refuses gpu_memory_utilization=1.5: it must be above 0 and at most 1",
+        ),
+        Example("a percentage", (*configured(f"{_SHARE}=90"), _LIMITS), "it must be above 0 and at most 1"),
+        Example(
+            "a data type with a typo",
+            (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS),
+            "it must be one of auto, half, bfloat16",
+        ),
+        Example("a dictionary", (*configured(f"+{SECTION}.limit_mm_per_prompt.image=2"), _LIMITS)),
+        Example(
+            "a number for a dictionary",
+            (*configured(f"+{SECTION}.limit_mm_per_prompt=2"), _LIMITS),
+            "limit_mm_per_prompt=2: it must be a dictionary",
+        ),
+        Example(
+            "an argument of engine_kwargs",
+            (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS),
+            "stream_interval=0: it must be at least 1",
+        ),
+    ]
+
+
 @check(
     "CFG128",
     phase="engine",
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103", "CFG109"),
-    examples=lambda: [
-        Example("values that the engine accepts", (*configured(f"{_SHARE}=0.4", f"++{_ROLLOUT}.dtype=half"), _LIMITS)),
-        Example("nothing is left to vLLM", (*configured(f"{_SHARE}=null"), _LIMITS)),
-        Example("a share above 1", (*configured(f"{_SHARE}=1.5"), _LIMITS), "vLLM 0.31.0 refuses gpu_memory_utilization=1.5: it must be above 0 and at most 1"),
-        Example("a percentage", (*configured(f"{_SHARE}=90"), _LIMITS), "it must be above 0 and at most 1"),
-        Example("a data type with a typo", (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS), "it must be one of auto, half, bfloat16"),
-        Example("a dictionary", (*configured(f"+{SECTION}.limit_mm_per_prompt.image=2"), _LIMITS)),
-        Example("a number for a dictionary", (*configured(f"+{SECTION}.limit_mm_per_prompt=2"), _LIMITS), "limit_mm_per_prompt=2: it must be a dictionary"),
-        Example("an argument of engine_kwargs", (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS), "stream_interval=0: it must be at least 1"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> Iterator[Finding]:
     """An engine argument has a value that this vLLM refuses.
 
     ## Why it matters
-    verl passes the rollout's settings and everything below `engine_kwargs.vllm` to vLLM, which checks them when its
-    server starts: after Ray is up and the model is loaded into the trainer. The job ends there.
+    verl passes the rollout's settings and everything below `engine_kwargs.vllm` to vLLM, which checks them
+    when its server starts: after Ray is up and the model is loaded into the trainer. The job ends there.
 
     ## How to fix
-    Use a value within the bounds, or one of the names, that the finding lists. They are read from the installed vLLM.
+    Use a value within the bounds, or one of the names, that the finding lists. They are read from the
+    installed vLLM.
     """
     for limit in limits.limits:
         keys = [f"{SECTION}.{limit.argument}"]
         if limit.argument in limits.handed:
             keys.append(f"{_ROLLOUT}.{limits.handed[limit.argument]}")
-        key = next((key for key in keys if configuration.get(key) is not None and configuration.override_of(key)), "")  # fmt: skip
+        key = next(
+            (key for key in keys if configuration.get(key) is not None and configuration.override_of(key)), ""
+        )
         word = configuration.override_of(key) if key else None
         value = configuration.get(key) if key else None
         takes = limit.refuses(value) if word and not (isinstance(value, str) and "${" in value) else ""
@@ -89,7 +126,10 @@ def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> 
 
 
 def _nearest(limit: EngineLimit, value: object, default: object) -> object:
-    """The nearest value that the argument accepts: a name, the share that a percentage means, or a bound; None if there is none."""
+    """The nearest value that the argument accepts; None if there is none.
+
+    It is a name, the share that a percentage means, or a bound.
+    """
     if isinstance(value, str):
         digits = [name for name in limit.choices if _digits(value) and _digits(name) == _digits(value)]
         return next(iter(difflib.get_close_matches(value, digits or limit.choices, 1, _SLIP)), None)

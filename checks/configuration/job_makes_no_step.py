@@ -15,8 +15,8 @@ _STEPS, _EPOCHS = "trainer.total_training_steps", "trainer.total_epochs"
 _RESPONSES = "actor_rollout_ref.rollout.n"
 _BEFORE, _ONLY = "trainer.val_before_train", "trainer.val_only"
 
-# Seconds. The fastest job measured on an H200 or on 16 cores, of a tiny model, made its first step after 112 s, or 18 s when it
-# was fine-tuned. `timeout` with less than that is left over from a trial.
+# Seconds. The fastest job measured on an H200 or on 16 cores, of a tiny model, made its first step after 112
+# s, or 18 s when it was fine-tuned. `timeout` with less than that is left over from a trial.
 _FASTEST, _FASTEST_TUNING = 60, 12
 
 _TUNING = {"trainer": {"total_training_steps": None, "total_epochs": 4}}
@@ -24,9 +24,51 @@ _TUNING = {"trainer": {"total_training_steps": None, "total_epochs": 4}}
 
 def _limited(seconds: float) -> Launch:
     command = Command(
-        "verl.trainer.main_ppo", (), SCRIPT, 3, names=("timeout", "python3"), ends_after=seconds
+        module="verl.trainer.main_ppo",
+        words=(),
+        path=SCRIPT,
+        line=3,
+        names=("timeout", "python3"),
+        ends_after=seconds,
     )
-    return Launch(((SCRIPT, "shell script"),), (), command)
+    return Launch(files=((SCRIPT, "shell script"),), settings=(), command=command)
+
+
+def _examples() -> list[Example]:
+    return [
+        Example("two epochs", configured(f"++{_EPOCHS}=2", f"++{_STEPS}=null")),
+        Example("only validation", configured(f"++{_EPOCHS}=0", f"++{_BEFORE}=True")),
+        Example(
+            "only validation, in newer releases",
+            configured(f"++{_EPOCHS}=0", f"{_RESPONSES}=0", f"++{_ONLY}=True"),
+        ),
+        Example("an unknown number of steps", configured(f"++{_STEPS}=${{oc.env:N}}")),
+        Example(
+            "steps below zero",
+            configured(f"++{_STEPS}=-1"),
+            "trains nothing: trainer.total_training_steps is -1",
+        ),
+        Example("no epochs", configured(f"++{_EPOCHS}=0"), "trains nothing: trainer.total_epochs is 0"),
+        Example(
+            "fine-tuning without a number of epochs",
+            configured("trainer.total_epochs=null", tree=_TUNING),
+            "trains nothing: trainer.total_epochs is null",
+        ),
+        Example("no responses", configured(f"{_RESPONSES}=0"), "actor_rollout_ref.rollout.n is 0"),
+        Example(
+            "no responses after a validation",
+            configured(f"{_RESPONSES}=0", f"++{_BEFORE}=True"),
+            "actor_rollout_ref.rollout.n is 0",
+        ),
+        Example("a day for the job", (*configured(), _limited(86400))),
+        Example("a minute for the job", (*configured(), _limited(60))),
+        Example(
+            "half a minute for the job",
+            (*configured(), _limited(30)),
+            "timeout ends the job after 30 s, before its first step",
+        ),
+        Example("half a minute for fine-tuning", (*configured(tree=_TUNING), _limited(30))),
+    ]
 
 
 @check(
@@ -34,30 +76,22 @@ def _limited(seconds: float) -> Launch:
     phase="first batch",
     since="0.2",
     requires=("CFG101", "CFG102", "CFG103", "CFG109"),
-    examples=lambda: [
-        Example("two epochs", configured(f"++{_EPOCHS}=2", f"++{_STEPS}=null")),
-        Example("only validation", configured(f"++{_EPOCHS}=0", f"++{_BEFORE}=True")),
-        Example("only validation, in newer releases", configured(f"++{_EPOCHS}=0", f"{_RESPONSES}=0", f"++{_ONLY}=True")),
-        Example("an unknown number of steps", configured(f"++{_STEPS}=${{oc.env:N}}")),
-        Example("steps below zero", configured(f"++{_STEPS}=-1"), "trains nothing: trainer.total_training_steps is -1"),
-        Example("no epochs", configured(f"++{_EPOCHS}=0"), "trains nothing: trainer.total_epochs is 0"),
-        Example("fine-tuning without a number of epochs", configured("trainer.total_epochs=null", tree=_TUNING), "trains nothing: trainer.total_epochs is null"),
-        Example("no responses", configured(f"{_RESPONSES}=0"), "actor_rollout_ref.rollout.n is 0"),
-        Example("no responses after a validation", configured(f"{_RESPONSES}=0", f"++{_BEFORE}=True"), "actor_rollout_ref.rollout.n is 0"),
-        Example("a day for the job", (*configured(), _limited(86400))),
-        Example("a minute for the job", (*configured(), _limited(60))),
-        Example("half a minute for the job", (*configured(), _limited(30)), "timeout ends the job after 30 s, before its first step"),
-        Example("half a minute for fine-tuning", (*configured(tree=_TUNING), _limited(30))),
-    ],
-)  # fmt: skip
+    examples=_examples,
+)
 def job_makes_no_step(configuration: Configuration, launch: Launch | Unknown) -> Iterator[Finding]:
     """The job ends without a training step.
 
     ## Why it matters
-    Trainers of verl count up to `total_training_steps` and `total_epochs`. If there are none, the job starts Ray, loads the model, starts the engines and ends with exit status 0, as if it had trained. Without a response to a prompt there is nothing to train on, and the first batch fails. `timeout 30` ends the job while it starts: the first step of a tiny model on one GPU takes two minutes, or 20 seconds when it is fine-tuned. A job that validates first (verl's default) ends after that, which may be intended: then it is a warning, and nothing if the script requests the validation.
+    Trainers of verl count up to `total_training_steps` and `total_epochs`. If there are none, the job starts
+    Ray, loads the model, starts the engines and ends with exit status 0, as if it had trained. Without a
+    response to a prompt there is nothing to train on, and the first batch fails. `timeout 30` ends the job
+    while it starts: the first step of a tiny model on one GPU takes two minutes, or 20 seconds when it is
+    fine-tuned. A job that validates first (verl's default) ends after that, which may be intended: then it is
+    a warning, and nothing if the script requests the validation.
 
     ## How to fix
-    Set a number above zero. `trainer.total_training_steps=null` leaves the number of steps to the data and the epochs.
+    Set a number above zero. `trainer.total_training_steps=null` leaves the number of steps to the data and
+    the epochs.
     """
     rollouts = configuration.has("actor_rollout_ref")
     yield from _ended_early(launch, _FASTEST if rollouts else _FASTEST_TUNING)

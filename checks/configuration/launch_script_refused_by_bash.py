@@ -28,15 +28,13 @@ _OF_DEEPSPEED = {
     "--master_port": "--master_port",
     "--master_addr": "--master_addr",
 }
-_QUOTE = ScriptError(SCRIPT, 4, "unexpected EOF while looking for matching `\"'")
-_YAML = ScriptError("/home/me/env.yaml", 4, "this is invalid YAML: line 4")
-_BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
+_QUOTE = ScriptError(path=SCRIPT, line=4, message="unexpected EOF while looking for matching `\"'")
+_YAML = ScriptError(path="/home/me/env.yaml", line=4, message="this is invalid YAML: line 4")
+_BRANCH = ScriptError(path=SCRIPT, line=9, message="syntax error: unexpected end of file")
 
 
-@check(
-    "CFG116",
-    phase="shell",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("bash accepts the script", (GOOD,)),
         Example("a quote", (replace(GOOD, refused=(_QUOTE,)),), "looking for matching"),
         Example(
@@ -46,12 +44,12 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
         ),
         Example(
             "an unset variable",
-            (replace(GOOD, stopped=(ScriptError(SCRIPT, 3, "RUN: unbound variable"),)),),
+            (replace(GOOD, stopped=(ScriptError(path=SCRIPT, line=3, message="RUN: unbound variable"),)),),
             "bash stops here: RUN: unbound variable",
         ),
         Example(
             "an interpolation of Hydra's",
-            (replace(GOOD, stopped=(ScriptError(SCRIPT, 3, "${a.b}: bad substitution"),)),),
+            (replace(GOOD, stopped=(ScriptError(path=SCRIPT, line=3, message="${a.b}: bad substitution"),)),),
             "bash stops here: ${a.b}: bad substitution",
         ),
         Example(
@@ -61,7 +59,10 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
                     GOOD,
                     stopped=(
                         ScriptError(
-                            SCRIPT, 3, "exit 1: the script is started without arguments", lacks_arguments=True
+                            path=SCRIPT,
+                            line=3,
+                            message="exit 1: the script is started without arguments",
+                            lacks_arguments=True,
                         ),
                     ),
                 ),
@@ -73,15 +74,23 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
             (
                 replace(
                     GOOD,
-                    command=Command("verl.trainer.sft_trainer", (), SCRIPT, 3, names=("torchrun",)),
-                    stopped=(ScriptError(SCRIPT, 3, "python: can't open file verl.trainer.sft_trainer"),),
+                    command=Command(
+                        module="verl.trainer.sft_trainer", words=(), path=SCRIPT, line=3, names=("torchrun",)
+                    ),
+                    stopped=(
+                        ScriptError(
+                            path=SCRIPT, line=3, message="python: can't open file verl.trainer.sft_trainer"
+                        ),
+                    ),
                 ),
             ),
             "bash stops here: python: can't open file verl.trainer.sft_trainer",
         ),
         Example("a branch", (replace(GOOD, refused=(_BRANCH,)),), "unexpected end of file"),
-    ],
-)
+    ]
+
+
+@check("CFG116", phase="shell", examples=_examples)
 def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     """Bash stops in the launch script, or Ray cannot read its runtime_env.
 
@@ -90,15 +99,15 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     starts without the settings that follow.
 
     A script that parses can still end before training starts: under `set -u` at an unset variable, under `set
-    -e` at a `cd` or `source` of something missing, at `((N++))` while N is 0, or at a function whose last command
-    fails, and at `${a.b}`, a Hydra interpolation without single quotes. A script that requires arguments ends
-    without them.
+    -e` at a `cd` or `source` of something missing, at `((N++))` while N is 0, or at a function whose last
+    command fails, and at `${a.b}`, a Hydra interpolation without single quotes. A script that requires
+    arguments ends without them.
 
     ## How to fix
     Close the quote or the bracket that begins at the line named, or end the `if` or loop. `bash -n run.sh`
     checks a script without running it. Give the variable a value or a default (`${NAME:-}`), correct the
-    path, or put the interpolation into single quotes. Write `N=$((N + 1))`. Name the arguments of a script after it:
-    `verl-doctor check run.sh ARG...`. Check in the shell from which the job starts.
+    path, or put the interpolation into single quotes. Write `N=$((N + 1))`. Name the arguments of a script
+    after it: `verl-doctor check run.sh ARG...`. Check in the shell from which the job starts.
     """
     for error in launch.refused:
         if dict(launch.files).get(error.path) == "runtime_env":
@@ -140,7 +149,10 @@ def _remedy_of_stop(error: ScriptError, command: Command | None) -> str:
     if error.interpolation:
         return f"write \\{error.interpolation}, so that Hydra gets it"
     if error.lacks_arguments:
-        return f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG1 ARG2"
+        return (
+            f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG1 "
+            "ARG2"
+        )
     return _without_m(error, command) or f"correct line {error.line}"
 
 

@@ -13,16 +13,16 @@ from verl_doctor.toolkit.text import counted, listed
 _MISSING = "/home/me/run.sh:3: env.sh is sourced, but does not exist"
 
 
-@check(
-    "CFG106",
-    severity="info",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the whole script was followed", (GOOD,)),
         Example(
             "a file that does not exist", (replace(GOOD, unread=(_MISSING,)),), "1 part of the launch script"
         ),
-    ],
-)
+    ]
+
+
+@check("CFG106", severity="info", examples=_examples)
 def launch_script_unread(launch: Launch) -> Iterator[Finding]:
     """Parts of the launch script could not be followed.
 

@@ -23,17 +23,15 @@ def _unjudged(launch: Launch) -> tuple[Unjudged, ...]:
     return (Unjudged("the job", why, Location(starting[0]), (EVERY_JOB,)),)
 
 
-@check(
-    "CFG105",
-    requires=("CFG116",),
-    severity="warning",
-    unjudged=_unjudged,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the script starts training", (GOOD,)),
         Example("a Dockerfile by itself starts nothing", (Launch(IMAGE),)),
         Example("a script that prepares data", (Launch(FILES),), "no command that starts verl was found"),
-    ],
-)
+    ]
+
+
+@check("CFG105", requires=("CFG116",), severity="warning", unjudged=_unjudged, examples=_examples)
 def launch_starts_nothing(launch: Launch) -> Iterator[Finding]:
     """No command that starts verl was found in the given files.
 

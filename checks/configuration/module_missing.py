@@ -18,25 +18,66 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Loca
 
 _IMPL = "actor_rollout_ref.actor.optim.optimizer_impl"
 _REWARD = "custom_reward_function.path"
-_OPTIMIZER = MissingModules((MissingModule("bitsandbytes", _IMPL, "workers"),))
+_OPTIMIZER = MissingModules((MissingModule(name="bitsandbytes", key=_IMPL, phase="workers"),))
 _DATASET = "data.custom_cls.path"
-_LACKING = MissingModules((MissingModule("verl.utils.dataset.rl_dataset.RLHFDatset", _DATASET, "workers", "/home/me/mine.py", 1, "verl", "RLHFDataset"),))  # fmt: skip
-_IMPORT = MissingModules((MissingModule("math_verify", _REWARD, "first batch", "/home/me/reward.py", 3),))
+_LACKING = MissingModules(
+    (
+        MissingModule(
+            name="verl.utils.dataset.rl_dataset.RLHFDatset",
+            key=_DATASET,
+            phase="workers",
+            path="/home/me/mine.py",
+            line=1,
+            package="verl",
+            near="RLHFDataset",
+        ),
+    )
+)
+_IMPORT = MissingModules(
+    (MissingModule(name="math_verify", key=_REWARD, phase="first batch", path="/home/me/reward.py", line=3),)
+)
 
 
-@check(
-    "CFG129",
-    requires=("CFG101", "CFG102", "CFG103", "CFG126"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all modules are installed", (*configured(), MissingModules())),
-        Example("an optimizer's", (*configured(f"++{_IMPL}=bitsandbytes.optim"), _OPTIMIZER), "bitsandbytes, which actor_rollout_ref.actor.optim.optimizer_impl names, is not installed"),
-        Example("that a variable has verl import", (*configured(), MissingModules((MissingModule("my_patch", "VERL_USE_EXTERNAL_MODULES", "import"),))), "my_patch, which VERL_USE_EXTERNAL_MODULES names, is not installed"),
-        Example("in a reward file", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT), "/home/me/reward.py imports math_verify, which is not installed"),
-        Example("installed first", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT, Launch(FILES, installs=True)), "unless a command of the script installs it first"),
-        Example("a class that verl does not have", (*configured(f"+{_DATASET}=/home/me/mine.py"), _LACKING), "imports verl.utils.dataset.rl_dataset.RLHFDatset, which verl 0.6.1 does not have; did you mean RLHFDataset?"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "an optimizer's",
+            (*configured(f"++{_IMPL}=bitsandbytes.optim"), _OPTIMIZER),
+            "bitsandbytes, which actor_rollout_ref.actor.optim.optimizer_impl names, is not installed",
+        ),
+        Example(
+            "that a variable has verl import",
+            (
+                *configured(),
+                MissingModules(
+                    (MissingModule(name="my_patch", key="VERL_USE_EXTERNAL_MODULES", phase="import"),)
+                ),
+            ),
+            "my_patch, which VERL_USE_EXTERNAL_MODULES names, is not installed",
+        ),
+        Example(
+            "in a reward file",
+            (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT),
+            "/home/me/reward.py imports math_verify, which is not installed",
+        ),
+        Example(
+            "installed first",
+            (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT, Launch(FILES, installs=True)),
+            "unless a command of the script installs it first",
+        ),
+        Example(
+            "a class that verl does not have",
+            (*configured(f"+{_DATASET}=/home/me/mine.py"), _LACKING),
+            (
+                "imports verl.utils.dataset.rl_dataset.RLHFDatset, which verl 0.6.1 does not have; did you "
+                "mean RLHFDataset?"
+            ),
+        ),
+    ]
+
+
+@check("CFG129", requires=("CFG101", "CFG102", "CFG103", "CFG126"), examples=_examples, since="0.2")
 def module_missing(
     configuration: Configuration,
     modules: MissingModules,
@@ -46,13 +87,13 @@ def module_missing(
     """A module, class or function that the job's settings or the user's own files import does not exist.
 
     ## Why it matters
-    verl imports what `optimizer_impl`, `external_lib`, `agent_loop_manager_class` and the variable VERL_USE_EXTERNAL_MODULES name, and the files of rewards, tools
-    and data sets, in its workers, minutes after the start. There the job stops with `No module named ...` or
-    `cannot import name ...`.
+    verl imports what `optimizer_impl`, `external_lib`, `agent_loop_manager_class` and the variable
+    VERL_USE_EXTERNAL_MODULES name, and the files of rewards, tools and data sets, in its workers, minutes
+    after the start. There the job stops with `No module named ...` or `cannot import name ...`.
 
     ## How to fix
-    Install the package into the environment of the job, correct the name, or put the module's folder on `PYTHONPATH`. A name
-    from another release of verl may have moved or been removed in this one.
+    Install the package into the environment of the job, correct the name, or put the module's folder on
+    `PYTHONPATH`. A name from another release of verl may have moved or been removed in this one.
     """
     for module in modules.modules:
         word = configuration.override_of(module.key)

@@ -35,53 +35,183 @@ _TO_GENERATE, _NODES_TO_GENERATE = "rollout.n_gpus_per_node", "rollout.nnodes"
 _OTHER_MACHINES = frozenset({"srun", "sbatch", "ssh", "kubectl"})
 _LAUNCH = Launch(((SCRIPT, "shell script"),))
 _BY_SRUN = replace(
-    _LAUNCH, command=Command("verl.trainer.main_ppo", (), SCRIPT, 3, names=("srun", "python3"))
+    _LAUNCH,
+    command=Command(module="verl.trainer.main_ppo", words=(), path=SCRIPT, line=3, names=("srun", "python3")),
 )
-_H200 = Gpu("NVIDIA H200", 143771)
+_H200 = Gpu(name="NVIDIA H200", memory=143771)
 
 
 def _machine(gpus: int, cpus: float = 16) -> Resources:
-    return Resources((_H200,) * gpus, cpus, 128 << 30)
+    return Resources(gpus=(_H200,) * gpus, cpus=cpus, memory=128 << 30)
 
 
 def _apart(*words: str) -> tuple[Configuration]:
     """A trainer that generates on GPUs of its own: eight to train and eight to generate by default."""
-    return configured(*words, tree={"rollout": {"nnodes": 1, "n_gpus_per_node": 8}, "trainer": {"nnodes": 1, "n_gpus_per_node": 8, "device": "cuda"}})  # fmt: skip
+    return configured(
+        *words,
+        tree={
+            "rollout": {"nnodes": 1, "n_gpus_per_node": 8},
+            "trainer": {"nnodes": 1, "n_gpus_per_node": 8, "device": "cuda"},
+        },
+    )
 
 
-@check(
-    "CFG111",
-    severity="warning",
-    requires={"CUDA152", "CUDA155"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("as many as there are", (*configured(), _machine(8))),
-        Example("no driver here: a login node", (*configured(), Resources(None, 4, None, "there is no NVIDIA GPU here"))),
+        Example(
+            "no driver here: a login node",
+            (*configured(), Resources(gpus=None, cpus=4, memory=None, why="there is no NVIDIA GPU here")),
+        ),
         Example("an unknown value", (*configured(f"{GPUS}=${{oc.env:N}}"), _machine(1))),
-        Example("all requested GPUs are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH)),
-        Example("a Ray that runs already", (*configured(), _machine(8), JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}), _LAUNCH)),
-        Example("2 are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "CUDA_VISIBLE_DEVICES shows only 2 GPUs"),
-        Example("Ray is given fewer", (*configured(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts its own Ray with 4"),
-        Example("two nodes, and a Ray with one", (*configured(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
+        Example(
+            "all requested GPUs are visible",
+            (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH),
+        ),
+        Example(
+            "a Ray that runs already",
+            (
+                *configured(),
+                _machine(8),
+                JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}),
+                _LAUNCH,
+            ),
+        ),
+        Example(
+            "2 are visible",
+            (
+                *configured(),
+                _machine(8),
+                JobVariables(values={_VISIBLE: "0,1"}, places={_VISIBLE: (SCRIPT, 3)}),
+                _LAUNCH,
+            ),
+            "CUDA_VISIBLE_DEVICES shows only 2 GPUs",
+        ),
+        Example(
+            "Ray is given fewer",
+            (*configured(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH),
+            "starts its own Ray with 4",
+        ),
+        Example(
+            "two nodes, and a Ray with one",
+            (*configured(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH),
+            "8 * 2 = 16 GPUs",
+        ),
         Example("Ray is given enough", (*configured(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
-        Example("4 nodes of 2", (*configured(f"{NODES}=4"), JobVariables(), replace(_LAUNCH, nodes=2)), "requests 4 nodes, but the script requests 2 from Slurm"),
-        Example("8 GPUs of 4", (*configured(f"{GPUS}=8"), JobVariables(), replace(_LAUNCH, nodes=1, gpus_per_node=4)), "requests 8 GPUs on each node, but the script requests 4 from Slurm"),
-        Example("as much as Slurm gives", (*configured(f"{NODES}=2", f"{GPUS}=8"), JobVariables(), replace(_LAUNCH, nodes=2, gpus_per_node=8))),
-        Example("in an allocation of another size", (*configured(f"{NODES}=4"), JobVariables({_ALLOCATION: "7"}), replace(_LAUNCH, nodes=2))),
-        Example("a cluster that Slurm does not manage", (*configured(f"{NODES}=4"), JobVariables({_RAY_ADDRESS: "10.0.0.1:6379"}), replace(_LAUNCH, nodes=2))),
-        Example("half to train and half to generate", (*_apart(f"{GPUS}=4", f"{_TO_GENERATE}=4"), _machine(8), JobVariables(), _LAUNCH)),
-        Example("nothing to generate on its own", (*_apart(f"{_NODES_TO_GENERATE}=0"), _machine(8), JobVariables(), _LAUNCH)),
-        Example("a setting that the program does not read", (*configured(f"+{_TO_GENERATE}=8", f"+{_NODES_TO_GENERATE}=1"), _machine(8), JobVariables(), _LAUNCH)),
-        Example("none left to generate", (*_apart(), _machine(8), JobVariables(), _LAUNCH), "8 GPUs to train and 8 GPUs to generate, but this machine has 8 GPUs"),
-        Example("none visible is left to generate", (*_apart(f"{GPUS}=2", f"{_TO_GENERATE}=2"), _machine(8), JobVariables({_VISIBLE: "0,1,2"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "but CUDA_VISIBLE_DEVICES shows 3 GPUs"),
-        Example("Ray is given none to generate", (*_apart(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH), "but it starts its own Ray with 8 GPUs"),
-        Example("Ray is given a GPU that the script hides", (*configured(f"{GPUS}=1", f"{NODES}=1", f"+{_RAY_INIT}.num_gpus=1"), JobVariables({_VISIBLE: ""}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "starts its own Ray with 1 GPU, but CUDA_VISIBLE_DEVICES shows 0 GPUs"),
-        Example("Ray is given as many GPUs as are visible", (*configured(f"{GPUS}=2", f"{NODES}=1", f"+{_RAY_INIT}.num_gpus=2"), JobVariables({_VISIBLE: "4,5"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH)),
-        Example("8 of 1, read without a script", (*configured(), _machine(1)), "requests 8 GPUs on each node, but this machine has 1 GPU"),
-        Example("8 of 1, beside another driver's Ray", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH, RayAddresses(running=(LocalRay("10.0.0.5:6379"),))), "this machine has 1 GPU"),
-        Example("8 of 1 on a login node, by srun", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _BY_SRUN), "this machine has 1 GPU"),
-        Example("8 of 1, in a Ray of its own", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH), "requests 8 GPUs on each node, but this machine has 1 GPU"),
-    ],
-)  # fmt: skip
+        Example(
+            "4 nodes of 2",
+            (*configured(f"{NODES}=4"), JobVariables(), replace(_LAUNCH, nodes=2)),
+            "requests 4 nodes, but the script requests 2 from Slurm",
+        ),
+        Example(
+            "8 GPUs of 4",
+            (*configured(f"{GPUS}=8"), JobVariables(), replace(_LAUNCH, nodes=1, gpus_per_node=4)),
+            "requests 8 GPUs on each node, but the script requests 4 from Slurm",
+        ),
+        Example(
+            "as much as Slurm gives",
+            (
+                *configured(f"{NODES}=2", f"{GPUS}=8"),
+                JobVariables(),
+                replace(_LAUNCH, nodes=2, gpus_per_node=8),
+            ),
+        ),
+        Example(
+            "in an allocation of another size",
+            (*configured(f"{NODES}=4"), JobVariables({_ALLOCATION: "7"}), replace(_LAUNCH, nodes=2)),
+        ),
+        Example(
+            "a cluster that Slurm does not manage",
+            (
+                *configured(f"{NODES}=4"),
+                JobVariables({_RAY_ADDRESS: "10.0.0.1:6379"}),
+                replace(_LAUNCH, nodes=2),
+            ),
+        ),
+        Example(
+            "half to train and half to generate",
+            (*_apart(f"{GPUS}=4", f"{_TO_GENERATE}=4"), _machine(8), JobVariables(), _LAUNCH),
+        ),
+        Example(
+            "nothing to generate on its own",
+            (*_apart(f"{_NODES_TO_GENERATE}=0"), _machine(8), JobVariables(), _LAUNCH),
+        ),
+        Example(
+            "a setting that the program does not read",
+            (
+                *configured(f"+{_TO_GENERATE}=8", f"+{_NODES_TO_GENERATE}=1"),
+                _machine(8),
+                JobVariables(),
+                _LAUNCH,
+            ),
+        ),
+        Example(
+            "none left to generate",
+            (*_apart(), _machine(8), JobVariables(), _LAUNCH),
+            "8 GPUs to train and 8 GPUs to generate, but this machine has 8 GPUs",
+        ),
+        Example(
+            "none visible is left to generate",
+            (
+                *_apart(f"{GPUS}=2", f"{_TO_GENERATE}=2"),
+                _machine(8),
+                JobVariables(values={_VISIBLE: "0,1,2"}, places={_VISIBLE: (SCRIPT, 3)}),
+                _LAUNCH,
+            ),
+            "but CUDA_VISIBLE_DEVICES shows 3 GPUs",
+        ),
+        Example(
+            "Ray is given none to generate",
+            (*_apart(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH),
+            "but it starts its own Ray with 8 GPUs",
+        ),
+        Example(
+            "Ray is given a GPU that the script hides",
+            (
+                *configured(f"{GPUS}=1", f"{NODES}=1", f"+{_RAY_INIT}.num_gpus=1"),
+                JobVariables(values={_VISIBLE: ""}, places={_VISIBLE: (SCRIPT, 3)}),
+                _LAUNCH,
+            ),
+            "starts its own Ray with 1 GPU, but CUDA_VISIBLE_DEVICES shows 0 GPUs",
+        ),
+        Example(
+            "Ray is given as many GPUs as are visible",
+            (
+                *configured(f"{GPUS}=2", f"{NODES}=1", f"+{_RAY_INIT}.num_gpus=2"),
+                JobVariables(values={_VISIBLE: "4,5"}, places={_VISIBLE: (SCRIPT, 3)}),
+                _LAUNCH,
+            ),
+        ),
+        Example(
+            "8 of 1, read without a script",
+            (*configured(), _machine(1)),
+            "requests 8 GPUs on each node, but this machine has 1 GPU",
+        ),
+        Example(
+            "8 of 1, beside another driver's Ray",
+            (
+                *configured(f"{GPUS}=8", f"{NODES}=1"),
+                _machine(1),
+                JobVariables(),
+                _LAUNCH,
+                RayAddresses(running=(LocalRay("10.0.0.5:6379"),)),
+            ),
+            "this machine has 1 GPU",
+        ),
+        Example(
+            "8 of 1 on a login node, by srun",
+            (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _BY_SRUN),
+            "this machine has 1 GPU",
+        ),
+        Example(
+            "8 of 1, in a Ray of its own",
+            (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH),
+            "requests 8 GPUs on each node, but this machine has 1 GPU",
+        ),
+    ]
+
+
+@check("CFG111", severity="warning", requires={"CUDA152", "CUDA155"}, examples=_examples)
 def more_gpus_than_there_are(
     configuration: Configuration,
     resources: Resources | Unknown,
@@ -96,8 +226,9 @@ def more_gpus_than_there_are(
     total desired GPUs`), or waits forever for nodes that never come. A Ray that the job starts itself counts
     the GPUs of this machine, or those in `CUDA_VISIBLE_DEVICES`: with fewer than the job requests, it always
     fails. Trainers that generate beside the training, such as one-step-off and fully async, need those of
-    `rollout.n_gpus_per_node` as well. A batch script that requests fewer nodes or GPUs from Slurm than the job needs fails too, unless
-    options of `sbatch` say otherwise. Where no script is named, or the job joins a Ray that runs, the finding is a warning.
+    `rollout.n_gpus_per_node` as well. A batch script that requests fewer nodes or GPUs from Slurm than the
+    job needs fails too, unless options of `sbatch` say otherwise. Where no script is named, or the job joins
+    a Ray that runs, the finding is a warning.
 
     ## How to fix
     Start from the settings that the finding lists. They are computed from this machine, not measured: one
@@ -167,12 +298,11 @@ def more_gpus_than_there_are(
     advice = recommended(configuration, resources)
     certain = count > 0 and starts_ray
     correction = settings(configuration, {GPUS: count}, effect=_EFFECT) if certain else None
+    kinds = {f"{gpu.name} ({gpu.memory / 1024:.0f} GiB)" for gpu in resources.gpus}
     yield Finding(
         f"the job requests {counted(int(wanted), 'GPU')} on each node, but this machine has {here}",
         Evidence(
-            found=f"{here}: {', '.join(sorted({f'{gpu.name} ({gpu.memory / 1024:.0f} GiB)' for gpu in resources.gpus}))}"
-            if resources.gpus
-            else here,
+            found=f"{here}: {', '.join(sorted(kinds))}" if kinds else here,
             wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),
             read_from="NVML",
         ),
@@ -187,16 +317,25 @@ def more_gpus_than_there_are(
 
 
 def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: float, has: float) -> Finding:
-    """The finding for a job that passes `ray.init()` the number of GPUs: it cannot join a cluster then, so there are no others."""
+    """The finding for a job that passes `ray.init()` the number of GPUs.
+
+    Such a job cannot join a cluster, so there are no other GPUs.
+    """
     word = configuration.override_of(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
     return Finding(
-        f"the job requests {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, but starts its own Ray with {has:g}",
+        (
+            f"the job requests {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, but starts "
+            f"its own Ray with {has:g}"
+        ),
         Evidence(
             found=f"{_RAY_INIT}.num_gpus={has:g}, {GPUS}={wanted:g}, {NODES}={nodes:g}",
             wanted=counted(int(wanted * nodes), "GPU"),
         ),
         location=place(word) if word else None,
-        remedy=f"request {counted(int(has), 'GPU')}, or remove {_RAY_INIT}.num_gpus and join a cluster that has them",
+        remedy=(
+            f"request {counted(int(has), 'GPU')}, or remove {_RAY_INIT}.num_gpus and join a cluster that "
+            "has them"
+        ),
         severity="error",
         **healed("CFG111", _fewer(configuration, int(wanted), int(nodes), int(has))),
         subject=Subject("setting", word.key if word else GPUS),
@@ -208,14 +347,20 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
 def _more_than_ray_sees(
     configuration: Configuration, variables: JobVariables, launch: Launch, has: float
 ) -> Finding | None:
-    """The finding for a script that passes `ray.init()` more GPUs than it leaves visible, which Ray refuses when it starts."""
+    """The finding for a script that passes `ray.init()` more GPUs than it leaves visible.
+
+    Ray refuses that when it starts.
+    """
     visible = _visible(variables, launch)
     if _VISIBLE not in variables.places or visible is None or has <= visible:
         return None
     key, here = f"{_RAY_INIT}.num_gpus", variables.places[_VISIBLE]
     correction = settings(configuration, {key: visible}) if visible else None
     return Finding(
-        f"the job starts its own Ray with {counted(int(has), 'GPU')}, but {_VISIBLE} shows {counted(visible, 'GPU')}",
+        (
+            f"the job starts its own Ray with {counted(int(has), 'GPU')}, but {_VISIBLE} shows "
+            f"{counted(visible, 'GPU')}"
+        ),
         Evidence(
             found=f"{_VISIBLE}={variables.values[_VISIBLE]}",
             wanted=f"{key}={has:g}",
@@ -232,7 +377,10 @@ def _more_than_ray_sees(
 
 
 def _gpus_to_generate(configuration: Configuration) -> float:
-    """The GPUs beside those of the training, in programs whose own configuration has them; others do not read the setting."""
+    """The GPUs beside those of the training, in programs whose own configuration has them.
+
+    Other programs do not read the setting.
+    """
     if configuration.default(_TO_GENERATE) is MISSING:
         return 0
     return (configuration.number(_TO_GENERATE) or 0) * (configuration.number(_NODES_TO_GENERATE) or 0)
@@ -267,7 +415,10 @@ def _none_left(
             configuration, {GPUS: left}, f"{count:g} GPUs less {generating:g} to generate", _EFFECT
         )
     return Finding(
-        f"the job requests {counted(int(training), 'GPU')} to train and {counted(int(generating), 'GPU')} to generate, but {where}",
+        (
+            f"the job requests {counted(int(training), 'GPU')} to train and "
+            f"{counted(int(generating), 'GPU')} to generate, but {where}"
+        ),
         Evidence(found=counted(int(count), "GPU"), wanted=counted(int(training + generating), "GPU")),
         location=place(word) if word else None,
         remedy=remedy,
@@ -293,7 +444,10 @@ def _more_than_slurm_gives(
         if word is None or wanted is None or not given or wanted <= given:
             continue
         return Finding(
-            f"the job requests {counted(int(wanted), unit)}{each}, but the script requests {given} from Slurm",
+            (
+                f"the job requests {counted(int(wanted), unit)}{each}, but the script requests {given} from "
+                "Slurm"
+            ),
             Evidence(found=f"{given} in #SBATCH", wanted=f"{key}={wanted:g}", read_from=launch.files[0][0]),
             location=place(word),
             remedy=f"set {key}={given}, or request {counted(int(wanted), unit)}{each} from Slurm",
@@ -307,7 +461,10 @@ def _more_than_slurm_gives(
 
 
 def _fewer(configuration: Configuration, wanted: int, nodes: int, has: int) -> Correction | None:
-    """As many nodes, or GPUs on one node, as Ray is given; if Ray is given none, give it as many GPUs as the job requests."""
+    """As many nodes, or GPUs on one node, as Ray is given.
+
+    If Ray is given none, give it as many GPUs as the job requests.
+    """
     if not has:
         why = f"{wanted} * {nodes} = {wanted * nodes} GPUs are what the job requests"
         return settings(configuration, {f"{_RAY_INIT}.num_gpus": wanted * nodes}, why)
@@ -321,7 +478,7 @@ def _fewer(configuration: Configuration, wanted: int, nodes: int, has: int) -> C
 
 
 def _joins(rays: RayAddresses | Unknown) -> bool:
-    """Whether `ray.init()` finds the address of a Ray; one that another driver started for itself is not found."""
+    """Whether `ray.init()` finds the address of a Ray; not one that another driver started for itself."""
     return not isinstance(rays, Unknown) and rays.taken is not None
 
 
@@ -361,7 +518,10 @@ def _hidden(configuration: Configuration, variables: JobVariables, visible: int,
     word, here = configuration.override_of(GPUS), variables.places.get(_VISIBLE)
     value = variables.values[_VISIBLE]
     return Finding(
-        f"the job requests {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} shows {'only ' if visible else ''}{counted(visible, 'GPU')}",
+        (
+            f"the job requests {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} shows "
+            f"{'only ' if visible else ''}{counted(visible, 'GPU')}"
+        ),
         Evidence(
             found=f"{_VISIBLE}={value}",
             wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),

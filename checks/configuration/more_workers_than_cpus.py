@@ -14,36 +14,39 @@ _RAY = "ray_kwargs.ray_init.num_cpus"
 
 
 def _cpus(number: float | None) -> Resources:
-    return Resources((Gpu("NVIDIA H200", 143771),), number, 64 << 30)
+    return Resources(gpus=(Gpu(name="NVIDIA H200", memory=143771),), cpus=number, memory=64 << 30)
 
 
 def _irrelevant(resources: Resources) -> str | None:
     return None if resources.gpus else "no GPU is visible here, so the job runs elsewhere"
 
 
-@check(
-    "CFG112",
-    severity="warning",
-    applies=_irrelevant,
-    examples=lambda: [
-        Example("a login node", (*configured(), Resources(None, 2, None))),
+def _examples() -> list[Example]:
+    return [
+        Example("a login node", (*configured(), Resources(gpus=None, cpus=2, memory=None))),
         Example("enough CPUs", (*configured(), _cpus(64))),
         Example("the number of CPUs is unknown", (*configured(), _cpus(None))),
-        Example("8 agent workers on 4 CPUs", (*configured(), _cpus(4)), "requests 8 agent workers, but this machine has 4 CPUs"),
+        Example(
+            "8 agent workers on 4 CPUs",
+            (*configured(), _cpus(4)),
+            "requests 8 agent workers, but this machine has 4 CPUs",
+        ),
         Example(
             "more CPUs for Ray than there are",
             (*configured(f"{_RAY}=64", f"{WORKERS}=1"), _cpus(4)),
             "num_cpus is 64, but",
         ),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("CFG112", severity="warning", applies=_irrelevant, examples=_examples)
 def more_workers_than_cpus(configuration: Configuration, resources: Resources) -> Iterator[Finding]:
     """The launch script requests more workers than this machine has CPUs.
 
     ## Why it matters
-    Each agent worker is a separate process with its own Python interpreter, tokenizer and buffers. More of them
-    than CPUs slow each other down, start slowly (`worker_register_timeout`) and take memory from the rollout.
-    A container is often limited to fewer CPUs than the machine has.
+    Each agent worker is a separate process with its own Python interpreter, tokenizer and buffers. More of
+    them than CPUs slow each other down, start slowly (`worker_register_timeout`) and take memory from the
+    rollout. A container is often limited to fewer CPUs than the machine has.
 
     ## How to fix
     Set the number of agent workers that the finding names, half of the CPUs. If memory is short as well, the

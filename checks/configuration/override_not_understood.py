@@ -25,12 +25,24 @@ from verl_doctor.toolkit.text import listed
 
 _FEW = 8  # options of a group that a sentence names
 _RESOLVER = re.compile(r"(?<!\\)(?:\\\\)*\$\{([A-Za-z_][\w.]*):")  # behind a backslash it is a text
-_RESOLVERS = frozenset({
-    "oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "oc.env", "oc.select", "hydra", "now", "python_version",
-})  # fmt: skip
+_RESOLVERS = frozenset(
+    {
+        "oc.create",
+        "oc.decode",
+        "oc.deprecated",
+        "oc.dict.keys",
+        "oc.dict.values",
+        "oc.env",
+        "oc.select",
+        "hydra",
+        "now",
+        "python_version",
+    }
+)
 _OLD_LAUNCHER, _NEW_LAUNCHER = "torch.distributed.launch", "torch.distributed.run"
 _OF_TORCHRUN = re.compile(
-    r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_](?:addr|port)|max[-_]restarts|rdzv[-_]\w+)=[\w.:-]+|--standalone"
+    r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_](?:addr|port)|max[-_]restarts|rdzv"
+    r"[-_]\w+)=[\w.:-]+|--standalone"
 )
 _OPTION = re.compile(r"--config_(?:name|path|dir)(?==|$)")
 _LAST_COMMA = re.compile(r",\s*([\]}])$")
@@ -43,31 +55,70 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 
 def _by_old_launcher(*options: str) -> Launch:
     words = ("-m", _OLD_LAUNCHER, *options, "-m")
-    launcher = tuple(Word(word, SCRIPT, 3) for word in words)
-    return Launch(FILES, command=Command("verl.trainer.sft_trainer", (), SCRIPT, 3, launcher=launcher))
+    launcher = tuple(Word(text=word, path=SCRIPT, line=3) for word in words)
+    return Launch(
+        FILES,
+        command=Command(module="verl.trainer.sft_trainer", words=(), path=SCRIPT, line=3, launcher=launcher),
+    )
 
 
-@check(
-    "CFG103",
-    phase="composition",
-    examples=lambda: [
-        Example("overrides", configured("trainer.nnodes=2", "~data.max_prompt_length", "trainer.logger=[console]")),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "overrides", configured("trainer.nnodes=2", "~data.max_prompt_length", "trainer.logger=[console]")
+        ),
         Example(
             "a value that must be quoted",
             configured("data.train_files=~/x"),
             "`~` must be quoted in a value",
         ),
-        Example("a dash inserted by an editor", configured("data.max_prompt_length=1\u2013"), "must be quoted in a value"),
+        Example(
+            "a dash inserted by an editor",
+            configured("data.max_prompt_length=1\u2013"),
+            "must be quoted in a value",
+        ),
         Example("two values", configured("trainer.logger=console,wandb"), "[console,wandb]"),
-        Example("a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"),
+        Example(
+            "a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"
+        ),
         Example("an option", configured("--config=mine"), "Hydra has no option --config"),
         Example("interpolations", configured("+trainer.run=${oc.env:USER,me}-${now:%H}-${trainer.nnodes}")),
-        Example("a default of the shell's, for a variable that is not known", (with_overrides(configured()[0], [Word(None, SCRIPT, 3, "trainer.nnodes=${NNODES:-1}")]),)),
+        Example(
+            "a default of the shell's, for a variable that is not known",
+            (
+                with_overrides(
+                    configured()[0],
+                    [Word(text=None, path=SCRIPT, line=3, written="trainer.nnodes=${NNODES:-1}")],
+                ),
+            ),
+        ),
         Example("a resolver behind a backslash", configured(r"+trainer.run='\${date:%H}'")),
-        Example("a resolver that does not exist", configured("+trainer.run=${date:%H}"), "nothing resolves ${date:...}"),
+        Example(
+            "a resolver that does not exist",
+            configured("+trainer.run=${date:%H}"),
+            "nothing resolves ${date:...}",
+        ),
         Example("nothing to delete", configured("~trainer.mine"), "deletes a key that does not exist"),
-        Example("deleted, and added again", configured("~trainer.folder", "+trainer.folder=/x", tree={"trainer": {"name": "a", "folder": "checkpoints/${trainer.name}"}})),
-        Example("added by a word that is not known", (with_overrides(configured()[0], [Word(None, SCRIPT, 3, "$MORE"), Word("~trainer.mine", SCRIPT, 3)]),)),
+        Example(
+            "deleted, and added again",
+            configured(
+                "~trainer.folder",
+                "+trainer.folder=/x",
+                tree={"trainer": {"name": "a", "folder": "checkpoints/${trainer.name}"}},
+            ),
+        ),
+        Example(
+            "added by a word that is not known",
+            (
+                with_overrides(
+                    configured()[0],
+                    [
+                        Word(text=None, path=SCRIPT, line=3, written="$MORE"),
+                        Word(text="~trainer.mine", path=SCRIPT, line=3),
+                    ],
+                ),
+            ),
+        ),
         Example(
             "a folder that does not exist",
             (replace(configured()[0], refused="no mine", missing_folder="/home/me/recipe/config"),),
@@ -75,19 +126,33 @@ def _by_old_launcher(*options: str) -> Launch:
         ),
         Example(
             "a folder that the script fills first",
-            (replace(configured()[0], refused="no mine", missing_folder="/home/me/made"), Launch(FILES, made=("/home/me/made/mine.yaml",))),
+            (
+                replace(configured()[0], refused="no mine", missing_folder="/home/me/made"),
+                Launch(FILES, made=("/home/me/made/mine.yaml",)),
+            ),
             "unless a command of the script creates it first",
         ),
         Example(
             "a file that the script writes first",
-            (replace(configured()[0], name="mine", refused="no mine"), Launch(FILES, made=("/home/me/verl/mine.yaml",))),
+            (
+                replace(configured()[0], name="mine", refused="no mine"),
+                Launch(FILES, made=("/home/me/verl/mine.yaml",)),
+            ),
             "unless a command of the script creates it first",
         ),
         Example("no such group", configured("actor@critic=mine"), "has no group actor"),
-        Example("the old launcher of torch, with the environment", (*configured(), _by_old_launcher("--use-env"))),
-        Example("the old launcher of torch", (*configured(), _by_old_launcher()), "passes --local-rank to the program"),
-    ],
-)  # fmt: skip
+        Example(
+            "the old launcher of torch, with the environment", (*configured(), _by_old_launcher("--use-env"))
+        ),
+        Example(
+            "the old launcher of torch",
+            (*configured(), _by_old_launcher()),
+            "passes --local-rank to the program",
+        ),
+    ]
+
+
+@check("CFG103", phase="composition", examples=_examples)
 def override_not_understood(configuration: Configuration, launch: Launch | Unknown) -> Iterator[Finding]:
     r"""An argument of the command is not a valid Hydra override.
 
@@ -144,7 +209,10 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         found = Finding(
             f"Hydra cannot compose {configuration.name}: {configuration.refused}",
             Evidence(found=configuration.refused, read_from=configuration.folder),
-            remedy=f"choose one of {listed(configuration.options, _FEW)} for {configuration.missing_option.rpartition('/')[0]}"
+            remedy=(
+                f"choose one of {listed(configuration.options, _FEW)} for "
+                f"{configuration.missing_option.rpartition('/')[0]}"
+            )
             if configuration.options
             else "choose options that exist in the configuration folder",
             location=place(chooser) if (chooser := _chooser(configuration)) else None,
@@ -178,7 +246,10 @@ def _passed_on(launch: Launch | Unknown) -> Iterator[Finding]:
 
 
 def _lacking_file(configuration: Configuration, launch: Launch | Unknown) -> str:
-    """The file that Hydra does not find, where a command of the script writes it or the folder is the user's own; "" elsewhere."""
+    """The file that Hydra does not find, if the script or the user provides it; "" elsewhere.
+
+    It is returned where a command of the script writes it or the folder is the user's own.
+    """
     name = f"/{(configuration.missing_option or configuration.name).removesuffix('.yaml')}.yaml"
     made = () if isinstance(launch, Unknown) else launch.made
     own = not configuration.folder.startswith(configuration.program.rpartition("/")[0])
@@ -188,7 +259,10 @@ def _lacking_file(configuration: Configuration, launch: Launch | Unknown) -> str
 
 
 def _unknown_resolver(word: OverrideWord, configuration: Configuration) -> str:
-    """The first resolver of an interpolation that neither OmegaConf nor Hydra has. A program of the user's own may register others."""
+    """The first resolver of an interpolation that neither OmegaConf nor Hydra has.
+
+    A program of the user's own may register others.
+    """
     if "/verl/" not in configuration.program or word.fate != "applied" or word.value == UNDETERMINED_VALUE:
         return ""
     return next((name for name in _RESOLVER.findall(word.text) if name not in _RESOLVERS), "")
@@ -213,7 +287,10 @@ def _to_launcher(word: OverrideWord, launch: Launch | Unknown) -> Correction | N
 
 
 def _other_option(configuration: Configuration) -> Correction | None:
-    """The existing option closest to the missing one; without any, remove the word, so that verl's own choice applies."""
+    """The existing option closest to the missing one.
+
+    Without any, remove the word, so that verl's own choice applies.
+    """
     word = _chooser(configuration)
     if word and str(word.value).startswith(("/", "~/")):
         return reworded(
@@ -246,7 +323,10 @@ def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correct
 
 
 def _goes_on(before: Sequence[OverrideWord], word: OverrideWord) -> bool:
-    """Whether a space cut off the word from a list or a dictionary; the finding about the word before it covers that."""
+    """Whether a space cut off the word from a list or a dictionary.
+
+    The finding about the word before it covers that.
+    """
     return any(_open(override) and word.fate == "not an override" for override in before)
 
 
@@ -317,7 +397,10 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration
 
 
 def _as_typed(value: str) -> str:
-    """The value as a keyboard has it, where an editor put other dashes into a number or other quotes around a text; "" without these."""
+    """The value with a keyboard's own dashes or quotes; "" if an editor changed none.
+
+    An editor may have put other dashes into a number or other quotes around a text.
+    """
     plain = value.translate(_TYPOGRAPHIC)
     if plain == value or not (_NUMBER.fullmatch(plain) or set(value) & set(_QUOTES)):
         return ""
@@ -326,7 +409,10 @@ def _as_typed(value: str) -> str:
 
 
 def _one_value(word: OverrideWord, configuration: Configuration) -> str:
-    """The combined meaning of several values, by the value that they replace: a text, a number with a decimal comma, or a list."""
+    """The combined meaning of several values, by the value that they replace.
+
+    It is a text, a number with a decimal comma, or a list.
+    """
     values, default = ",".join(map(str, word.value)), configuration.default(word.key)
     if isinstance(default, str):
         return f'"{values}"'
@@ -337,7 +423,7 @@ def _one_value(word: OverrideWord, configuration: Configuration) -> str:
 def _cut_apart(
     word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
 ) -> Sequence[OverrideWord]:
-    """The following words that belong to this word: the rest of a list, or the value after an equals sign with blanks around it."""
+    """The following words that belong to this one: a list's rest, or the value after a spaced equals sign."""
     if _open(word):
         for count in range(1, len(following) + 1):
             text = " ".join(override.text for override in (word, *following[:count]))

@@ -10,21 +10,23 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import listed
 
-_LOST = (Word("trainer.total_epochs=1", SCRIPT, 6), Word("trainer.save_freq=-1", SCRIPT, 7))
+_LOST = (
+    Word(text="trainer.total_epochs=1", path=SCRIPT, line=6),
+    Word(text="trainer.save_freq=-1", path=SCRIPT, line=7),
+)
 _SHOWN = 3
 
 
-@check(
-    "CFG104",
-    phase="validation",
-    requires=("CFG116",),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all overrides belong to the command", (GOOD,)),
         Example(
             "two of them do not", (replace(GOOD, lost=_LOST),), "trainer.total_epochs=1, trainer.save_freq=-1"
         ),
-    ],
-)
+    ]
+
+
+@check("CFG104", phase="validation", requires=("CFG116",), examples=_examples)
 def overrides_cut_off(launch: Launch) -> Iterator[Finding]:
     r"""Overrides come after the end of the command.
 

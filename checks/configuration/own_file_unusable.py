@@ -26,25 +26,102 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
     "no path": ("{key} is {path}, not a path", "the path of a file"),
     "no such name": ("{path} has no {name}", "the name of a class in that file"),
     "no name": ("{key} is null, but {path} needs the name of a class", "the name of a class in that file"),
-    "no data set": ("{name} in {path} is not a Dataset: it has no base class", "a subclass of torch.utils.data.Dataset"),
-}  # fmt: skip
+    "no data set": (
+        "{name} in {path} is not a Dataset: it has no base class",
+        "a subclass of torch.utils.data.Dataset",
+    ),
+}
 
 
-@check(
-    "CFG126",
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all of them exist", (*configured(), OwnFiles())),
-        Example("a file of tools", (*configured(f"+{_TOOLS}=/home/me/tools.yaml"), OwnFiles((OwnFile(_TOOLS, "/home/me/tools.yaml", "missing", "first batch"),))), "/home/me/tools.yaml does not exist"),
-        Example("a syntax error", (*configured(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", error="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
-        Example("a reward without a score", (*configured(f"+{_REWARD}={_FILE}"), OwnFiles((OwnFile(_REWARD, _FILE, "contents", "first batch", error="defines f, which returns nothing"),))), "/home/me/mine.py defines f, which returns nothing"),
-        Example("a truth value", (*configured(f"+{_TOOLS}=True"), OwnFiles((OwnFile(_TOOLS, "True", "no path", "first batch"),))), "multi_turn.tool_config_path is True, not a path"),
-        Example("a file without a class", (*configured(f"+{_CLASS}=null"), OwnFiles((OwnFile(_CLASS, _FILE, "no name", "workers"),))), "data.custom_cls.name is null, but /home/me/mine.py needs the name of a class"),
-        Example("another class", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
-        Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a Dataset"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "a file of tools",
+            (
+                *configured(f"+{_TOOLS}=/home/me/tools.yaml"),
+                OwnFiles(
+                    (OwnFile(key=_TOOLS, path="/home/me/tools.yaml", trouble="missing", phase="first batch"),)
+                ),
+            ),
+            "/home/me/tools.yaml does not exist",
+        ),
+        Example(
+            "a syntax error",
+            (
+                *configured(),
+                OwnFiles(
+                    (
+                        OwnFile(
+                            key="data.custom_cls.path",
+                            path=_FILE,
+                            trouble="no Python",
+                            phase="workers",
+                            error="cannot be parsed: SyntaxError",
+                        ),
+                    )
+                ),
+            ),
+            "cannot be parsed",
+        ),
+        Example(
+            "a reward without a score",
+            (
+                *configured(f"+{_REWARD}={_FILE}"),
+                OwnFiles(
+                    (
+                        OwnFile(
+                            key=_REWARD,
+                            path=_FILE,
+                            trouble="contents",
+                            phase="first batch",
+                            error="defines f, which returns nothing",
+                        ),
+                    )
+                ),
+            ),
+            "/home/me/mine.py defines f, which returns nothing",
+        ),
+        Example(
+            "a truth value",
+            (
+                *configured(f"+{_TOOLS}=True"),
+                OwnFiles((OwnFile(key=_TOOLS, path="True", trouble="no path", phase="first batch"),)),
+            ),
+            "multi_turn.tool_config_path is True, not a path",
+        ),
+        Example(
+            "a file without a class",
+            (
+                *configured(f"+{_CLASS}=null"),
+                OwnFiles((OwnFile(key=_CLASS, path=_FILE, trouble="no name", phase="workers"),)),
+            ),
+            "data.custom_cls.name is null, but /home/me/mine.py needs the name of a class",
+        ),
+        Example(
+            "another class",
+            (
+                *configured(f"+{_CLASS}=Mine"),
+                OwnFiles(
+                    (OwnFile(key=_CLASS, path=_FILE, trouble="no such name", phase="workers", name="Mine"),)
+                ),
+            ),
+            "has no Mine",
+        ),
+        Example(
+            "a class without a base",
+            (
+                *configured(f"+{_CLASS}=Mine"),
+                OwnFiles(
+                    (OwnFile(key=_CLASS, path=_FILE, trouble="no data set", phase="workers", name="Mine"),)
+                ),
+            ),
+            "Mine in /home/me/mine.py is not a Dataset",
+        ),
+    ]
+
+
+@check("CFG126", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def own_file_unusable(
     configuration: Configuration, own: OwnFiles, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -52,11 +129,11 @@ def own_file_unusable(
 
     ## Why it matters
     verl opens data set classes, tools, agent loops, rewards and the checkpoint to resume from only when it
-    needs them, some of them after the model is loaded. The job stops there. What they define must have the expected form:
-    agent loops are a list of names and classes, a tool has a schema or a docstring with types, a reward
-    function accepts the arguments that verl passes by name and returns a number, or a dictionary with a
-    `score`. Code that is always reached, at import or in the reward function, must not raise: a name that nothing defines,
-    a file or a variable that does not exist.
+    needs them, some of them after the model is loaded. The job stops there. What they define must have the
+    expected form: agent loops are a list of names and classes, a tool has a schema or a docstring with types,
+    a reward function accepts the arguments that verl passes by name and returns a number, or a dictionary
+    with a `score`. Code that is always reached, at import or in the reward function, must not raise: a name
+    that nothing defines, a file or a variable that does not exist.
 
     ## How to fix
     Correct the path or the name. Paths are resolved as verl resolves them: without expanding `~`, from the
@@ -81,7 +158,10 @@ def own_file_unusable(
 
 
 def _correction(configuration: Configuration, own_file: OwnFile) -> Correction | None:
-    """The file that may have been meant; for an unusable checkpoint to resume from, the last checkpoint, or else a new start."""
+    """The file that may have been meant.
+
+    For an unusable checkpoint to resume from, it is the last checkpoint, or else a new start.
+    """
     if own_file.beside:
         effect = f"the job reads {own_file.beside} instead of {own_file.path}"
         values: dict[str, object] = {own_file.instead or own_file.key: own_file.beside}

@@ -18,36 +18,89 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Loca
 from verl_doctor.toolkit.text import listed
 
 _KEY = "data.train_files"
-_WORD = Word(f"{_KEY}=/gsm8k/train.parquet", SCRIPT, 7, f"{_KEY}=$DATA_DIR/gsm8k/train.parquet")
-_NUMBER = Word("trainer.nnodes=", SCRIPT, 8, "trainer.nnodes=$NNODES")
-_PROCESSES = Word("--nproc_per_node=", SCRIPT, 7, "--nproc_per_node=$NGPU")
+_WORD = Word(
+    text=f"{_KEY}=/gsm8k/train.parquet", path=SCRIPT, line=7, written=f"{_KEY}=$DATA_DIR/gsm8k/train.parquet"
+)
+_NUMBER = Word(text="trainer.nnodes=", path=SCRIPT, line=8, written="trainer.nnodes=$NNODES")
+_PROCESSES = Word(text="--nproc_per_node=", path=SCRIPT, line=7, written="--nproc_per_node=$NGPU")
 _OF_TORCHRUN = re.compile(r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_]port|max[-_]restarts)=")
 _NAMES = {"actor_rollout_ref.model.path": "a model", "model.path": "a model", "data.train_files": "a table"}
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _WORD),))
+_FOUND = HollowPaths((HollowPath(key=_KEY, path="/gsm8k/train.parquet", names=("DATA_DIR",), word=_WORD),))
 
 
-@check(
-    "CFG127",
-    phase="workers",
-    requires=("CFG116",),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every variable has a value", (HollowPaths(),)),
-        Example("an empty text", (HollowPaths(), *configured(), Launch(FILES, hollow=(replace(_NUMBER, text="trainer.project_name="),)))),
-        Example("a number that is empty", (HollowPaths(), *configured(), Launch(FILES, hollow=(_NUMBER,))), "trainer.nnodes is empty, but must be a number: NNODES is set neither here nor in the script"),
-        Example("a model that is empty", (HollowPaths(), *configured(), Launch(FILES, hollow=(Word("actor_rollout_ref.model.path=", SCRIPT, 8, "actor_rollout_ref.model.path=$MODEL"),))), "actor_rollout_ref.model.path is empty, but must name a model: MODEL is set neither here nor in the script"),
-        Example("a number of torchrun's that is empty", (HollowPaths(), Launch(FILES, hollow=(_PROCESSES,))), "torchrun gets no number after --nproc_per_node=: NGPU is set neither here nor in the script"),
-        Example("an address of torchrun's that is empty", (HollowPaths(), Launch(FILES, hollow=(replace(_PROCESSES, text="--rdzv_endpoint="),)))),
+        Example(
+            "an empty text",
+            (
+                HollowPaths(),
+                *configured(),
+                Launch(FILES, hollow=(replace(_NUMBER, text="trainer.project_name="),)),
+            ),
+        ),
+        Example(
+            "a number that is empty",
+            (HollowPaths(), *configured(), Launch(FILES, hollow=(_NUMBER,))),
+            "trainer.nnodes is empty, but must be a number: NNODES is set neither here nor in the script",
+        ),
+        Example(
+            "a model that is empty",
+            (
+                HollowPaths(),
+                *configured(),
+                Launch(
+                    FILES,
+                    hollow=(
+                        Word(
+                            text="actor_rollout_ref.model.path=",
+                            path=SCRIPT,
+                            line=8,
+                            written="actor_rollout_ref.model.path=$MODEL",
+                        ),
+                    ),
+                ),
+            ),
+            (
+                "actor_rollout_ref.model.path is empty, but must name a model: MODEL is set neither here "
+                "nor in the script"
+            ),
+        ),
+        Example(
+            "a number of torchrun's that is empty",
+            (HollowPaths(), Launch(FILES, hollow=(_PROCESSES,))),
+            "torchrun gets no number after --nproc_per_node=: NGPU is set neither here nor in the script",
+        ),
+        Example(
+            "an address of torchrun's that is empty",
+            (HollowPaths(), Launch(FILES, hollow=(replace(_PROCESSES, text="--rdzv_endpoint="),))),
+        ),
         Example(
             "a key that is a variable, which braces have made longer",
-            (HollowPaths(), Launch(FILES, hollow=(Word("=1", SCRIPT, 8, "$T{epochs,steps}=1"),))),
+            (
+                HollowPaths(),
+                Launch(FILES, hollow=(Word(text="=1", path=SCRIPT, line=8, written="$T{epochs,steps}=1"),)),
+            ),
             "$T{epochs,steps}=1 becomes =1, which names no setting: T is set",
         ),
-        Example("a variable that is not exported", (HollowPaths(lacking=(replace(_WORD, text=f"{_KEY}=${{oc.env:DATA_DIR}}/train.parquet"),)),), "data.train_files needs the variable DATA_DIR, which the job does not have"),
-        Example("an unset variable", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which does not exist: DATA_DIR is set neither here nor in the script"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "a variable that is not exported",
+            (HollowPaths(lacking=(replace(_WORD, text=f"{_KEY}=${{oc.env:DATA_DIR}}/train.parquet"),)),),
+            "data.train_files needs the variable DATA_DIR, which the job does not have",
+        ),
+        Example(
+            "an unset variable",
+            (_FOUND,),
+            (
+                "data.train_files is /gsm8k/train.parquet, which does not exist: DATA_DIR is set neither "
+                "here nor in the script"
+            ),
+        ),
+    ]
+
+
+@check("CFG127", phase="workers", requires=("CFG116",), examples=_examples, since="0.2")
 def path_begins_with_nothing(
     paths: HollowPaths, configuration: Configuration | Unknown, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -55,8 +108,8 @@ def path_begins_with_nothing(
 
     ## Why it matters
     The shell replaces an unset variable with nothing: `$DATA_DIR/train.parquet` becomes `/train.parquet`,
-    which the job misses only when its workers read it, and a number becomes an empty text. With `set -u` at the top of a script, the shell stops
-    instead.
+    which the job misses only when its workers read it, and a number becomes an empty text. With `set -u` at
+    the top of a script, the shell stops instead.
 
     ## How to fix
     Set the variable in the script, or `export` it in the shell from which the job starts, and check there.
@@ -65,7 +118,10 @@ def path_begins_with_nothing(
         names = listed(path.names, 3)
         are = "is" if len(path.names) == 1 else "are"
         yield Finding(
-            f"{path.key} is {path.path}, which does not exist: {names} {are} set neither here nor in the script",
+            (
+                f"{path.key} is {path.path}, which does not exist: {names} {are} set neither here nor in "
+                "the script"
+            ),
             Evidence(found=path.word.written, wanted=f"a value of {names}", read_from=path.word.path),
             location=Location(path.word.path, None if path.word.path == COMMAND_LINE else path.word.line),
             remedy=f"set {names} in the script, or export it before the job is started",

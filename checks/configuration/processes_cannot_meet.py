@@ -29,39 +29,126 @@ _OTHERS = frozenset(
 
 
 def _launch(*launcher: str) -> Launch:
-    words = tuple(Word(word, SCRIPT, 3, word) for word in launcher)
+    words = tuple(Word(text=word, path=SCRIPT, line=3, written=word) for word in launcher)
     names = (launcher or ("python3",))[:1]
-    return Launch(((SCRIPT, "shell script"),), (), Command("verl.trainer.sft_trainer", (), SCRIPT, 3, launcher=words, names=names))  # fmt: skip
+    return Launch(
+        files=((SCRIPT, "shell script"),),
+        settings=(),
+        command=Command(
+            module="verl.trainer.sft_trainer", words=(), path=SCRIPT, line=3, launcher=words, names=names
+        ),
+    )
 
 
 def _run(**options: str | None) -> JobProcesses:
     return JobProcesses(needs_ranks=True, launcher="torchrun", options=options)
 
 
-_GPUS = Resources((Gpu("NVIDIA H200", 143771),) * 4, 16, 128 << 30)
+_GPUS = Resources(gpus=(Gpu(name="NVIDIA H200", memory=143771),) * 4, cpus=16, memory=128 << 30)
 
 
-@check(
-    "CFG130",
-    requires=("CFG105", "CFG116", "PY113"),
-    examples=lambda: [
-        Example("torchrun on one node", (*configured(), _launch("torchrun", "--standalone"), _run(standalone=None, nproc_per_node="4"), _GPUS, JobVariables())),
-        Example("ranks of the script's own", (*configured(), _launch(), JobProcesses(needs_ranks=True), JobVariables({"RANK": "0", "WORLD_SIZE": "1"}))),
-        Example("a program with Ray", (*configured(), _launch(), JobProcesses(needs_ranks=False), JobVariables())),
-        Example("two nodes that can meet", (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="10.0.0.4"), JobVariables())),
-        Example("no launcher", (*configured(), _launch(), JobProcesses(needs_ranks=True), JobVariables()), "is started without torchrun, and nothing sets RANK and WORLD_SIZE"),
-        Example("two nodes, and an address that only one of them can reach", (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="127.0.0.1"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
-        Example("two nodes, and no address", (*configured(), _launch("torchrun"), _run(nnodes="2"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
-        Example("more processes than GPUs", (*configured(), _launch("torchrun"), _run(nproc_per_node="8"), _GPUS, JobVariables()), "torchrun starts 8 processes on this node, which has 4 GPUs"),
-        Example("a process for each GPU", (*configured(), _launch("torchrun"), _run(nproc_per_node="gpu"), _GPUS, JobVariables())),
-        Example("a process for each GPU of another machine", (*configured(), _launch("torchrun"), _run(nproc_per_node="gpu"), replace(_GPUS, gpus=()), JobVariables())),
-        Example("no number of processes", (*configured(), _launch("torchrun"), _run(nproc_per_node="all"), JobVariables()), "torchrun does not accept all as the number of processes"),
-        Example("a port that does not exist", (*configured(), _launch("torchrun"), _run(master_port="295000"), JobVariables()), "--master_port has port 295000"),
-        Example("etcd without its package", (*configured(), _launch("torchrun"), _run(rdzv_backend="etcd", rdzv_endpoint="10.0.0.4:2379"), JobVariables(), Packages(())), "needs the package python-etcd"),
-        Example("an option of another launcher", (*configured(), _launch("torchrun"), JobProcesses(True, "torchrun", unknown=("--num_gpus",), known=("nnodes", "nproc_per_node")), JobVariables()), "torchrun has no option --num_gpus"),
-    ],
-    since="0.2",
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "torchrun on one node",
+            (
+                *configured(),
+                _launch("torchrun", "--standalone"),
+                _run(standalone=None, nproc_per_node="4"),
+                _GPUS,
+                JobVariables(),
+            ),
+        ),
+        Example(
+            "ranks of the script's own",
+            (
+                *configured(),
+                _launch(),
+                JobProcesses(needs_ranks=True),
+                JobVariables({"RANK": "0", "WORLD_SIZE": "1"}),
+            ),
+        ),
+        Example(
+            "a program with Ray", (*configured(), _launch(), JobProcesses(needs_ranks=False), JobVariables())
+        ),
+        Example(
+            "two nodes that can meet",
+            (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="10.0.0.4"), JobVariables()),
+        ),
+        Example(
+            "no launcher",
+            (*configured(), _launch(), JobProcesses(needs_ranks=True), JobVariables()),
+            "is started without torchrun, and nothing sets RANK and WORLD_SIZE",
+        ),
+        Example(
+            "two nodes, and an address that only one of them can reach",
+            (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="127.0.0.1"), JobVariables()),
+            "torchrun waits for 2 nodes at 127.0.0.1",
+        ),
+        Example(
+            "two nodes, and no address",
+            (*configured(), _launch("torchrun"), _run(nnodes="2"), JobVariables()),
+            "torchrun waits for 2 nodes at 127.0.0.1",
+        ),
+        Example(
+            "more processes than GPUs",
+            (*configured(), _launch("torchrun"), _run(nproc_per_node="8"), _GPUS, JobVariables()),
+            "torchrun starts 8 processes on this node, which has 4 GPUs",
+        ),
+        Example(
+            "a process for each GPU",
+            (*configured(), _launch("torchrun"), _run(nproc_per_node="gpu"), _GPUS, JobVariables()),
+        ),
+        Example(
+            "a process for each GPU of another machine",
+            (
+                *configured(),
+                _launch("torchrun"),
+                _run(nproc_per_node="gpu"),
+                replace(_GPUS, gpus=()),
+                JobVariables(),
+            ),
+        ),
+        Example(
+            "no number of processes",
+            (*configured(), _launch("torchrun"), _run(nproc_per_node="all"), JobVariables()),
+            "torchrun does not accept all as the number of processes",
+        ),
+        Example(
+            "a port that does not exist",
+            (*configured(), _launch("torchrun"), _run(master_port="295000"), JobVariables()),
+            "--master_port has port 295000",
+        ),
+        Example(
+            "etcd without its package",
+            (
+                *configured(),
+                _launch("torchrun"),
+                _run(rdzv_backend="etcd", rdzv_endpoint="10.0.0.4:2379"),
+                JobVariables(),
+                Packages(()),
+            ),
+            "needs the package python-etcd",
+        ),
+        Example(
+            "an option of another launcher",
+            (
+                *configured(),
+                _launch("torchrun"),
+                JobProcesses(
+                    needs_ranks=True,
+                    launcher="torchrun",
+                    unknown=("--num_gpus",),
+                    known=("nnodes", "nproc_per_node"),
+                ),
+                JobVariables(),
+            ),
+            "torchrun has no option --num_gpus",
+        ),
+    ]
+
+
+@check("CFG130", requires=("CFG105", "CFG116", "PY113"), examples=_examples, since="0.2")
 def processes_cannot_meet(
     configuration: Configuration,
     launch: Launch,
@@ -73,7 +160,9 @@ def processes_cannot_meet(
     """The processes of the job are not started, or wait for others that never start.
 
     ## Why it matters
-    The SFT trainer needs `RANK`, `WORLD_SIZE` and the others that torchrun sets for each process. torchrun stops at an option that it does not have. With several nodes and an address that only this node can reach, it waits for the others until it times out; with more processes than GPUs, the last ones find no device.
+    The SFT trainer needs `RANK`, `WORLD_SIZE` and the others that torchrun sets for each process. torchrun
+    stops at an option that it does not have. With several nodes and an address that only this node can reach,
+    it waits for the others until it times out; with more processes than GPUs, the last ones find no device.
 
     ## How to fix
     Start the trainer with `torchrun --standalone --nnodes=1 --nproc_per_node=N`, N being the GPUs of the
@@ -120,7 +209,10 @@ def _has_ranks(launch: Launch, variables: JobVariables) -> bool:
 
 
 def _waiting(launch: Launch, processes: JobProcesses) -> Iterator[Finding]:
-    """Yield a finding for a rendezvous of several nodes on the loopback device. Two commands in one script may be two nodes."""
+    """Yield a finding for a rendezvous of several nodes on the loopback device.
+
+    Two commands in one script may be two nodes.
+    """
     nodes = (processes.options.get("nnodes") or "1").partition(":")[0]
     if not nodes.isdigit() or int(nodes) < 2 or "standalone" in processes.options or launch.others:
         return

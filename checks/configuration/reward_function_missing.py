@@ -19,22 +19,70 @@ _SECTION = "custom_reward_function"
 _SHOWN = 6
 _TREE = {_SECTION: {"path": None, "name": "compute_score"}}
 _JOB = configured(f"{_SECTION}.path=/home/me/reward.py", tree=_TREE)
-_THERE = RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there", True, ("compute_score",))
+_THERE = RewardFunction(
+    key=_SECTION,
+    path="/home/me/reward.py",
+    name="compute_score",
+    state="there",
+    defined=True,
+    names=("compute_score",),
+)
 
 
-@check(
-    "CFG122",
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("file and function exist", (*_JOB, _THERE)),
-        Example("a star import may define the function", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "f", "there", None))),
-        Example("no file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "missing")), "/home/me/reward.py does not exist"),
-        Example("a path that begins with ~, which verl does not expand", (*_JOB, RewardFunction(_SECTION, "~/reward.py", "compute_score", "unexpanded")), "verl does not expand ~"),
-        Example("a relative path, perhaps of another folder", (*_JOB, RewardFunction(_SECTION, "reward.py", "compute_score", "unseen")), "reward.py does not exist"),
-        Example("another name in the file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there", False, ("compute_scores",))), "has no compute_score; did you mean compute_scores?"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "a star import may define the function",
+            (
+                *_JOB,
+                RewardFunction(
+                    key=_SECTION, path="/home/me/reward.py", name="f", state="there", defined=None
+                ),
+            ),
+        ),
+        Example(
+            "no file",
+            (
+                *_JOB,
+                RewardFunction(
+                    key=_SECTION, path="/home/me/reward.py", name="compute_score", state="missing"
+                ),
+            ),
+            "/home/me/reward.py does not exist",
+        ),
+        Example(
+            "a path that begins with ~, which verl does not expand",
+            (
+                *_JOB,
+                RewardFunction(key=_SECTION, path="~/reward.py", name="compute_score", state="unexpanded"),
+            ),
+            "verl does not expand ~",
+        ),
+        Example(
+            "a relative path, perhaps of another folder",
+            (*_JOB, RewardFunction(key=_SECTION, path="reward.py", name="compute_score", state="unseen")),
+            "reward.py does not exist",
+        ),
+        Example(
+            "another name in the file",
+            (
+                *_JOB,
+                RewardFunction(
+                    key=_SECTION,
+                    path="/home/me/reward.py",
+                    name="compute_score",
+                    state="there",
+                    defined=False,
+                    names=("compute_scores",),
+                ),
+            ),
+            "has no compute_score; did you mean compute_scores?",
+        ),
+    ]
+
+
+@check("CFG122", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def reward_function_missing(
     configuration: Configuration, reward: RewardFunction, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -46,8 +94,8 @@ def reward_function_missing(
     materializable trajectories`.
 
     ## How to fix
-    Correct `custom_reward_function.path`, an absolute path that every node can read, and `custom_reward_function.name`, the
-    function in that file (`compute_score` unless it is set).
+    Correct `custom_reward_function.path`, an absolute path that every node can read, and
+    `custom_reward_function.name`, the function in that file (`compute_score` unless it is set).
     """
     key = f"{reward.key}.path"
     message, wanted = "", "a file"

@@ -13,33 +13,65 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phas
 _TEST, _SAVE, _TABLE = "trainer.test_freq", "trainer.save_freq", "data.val_files"
 _STEPS = "trainer.total_training_steps"
 _AFTER_EPOCHS = "after_each_epoch"
-_TREE = {"trainer": {"test_freq": -1, "save_freq": -1, "total_training_steps": None}, "data": {"val_files": None}}  # fmt: skip
-_PROGRAM = StepIntervals("/env/verl/trainer/sft_trainer.py", (_TEST, _SAVE), needs_table=True)
+_TREE = {
+    "trainer": {"test_freq": -1, "save_freq": -1, "total_training_steps": None},
+    "data": {"val_files": None},
+}
+_PROGRAM = StepIntervals(path="/env/verl/trainer/sft_trainer.py", divides=(_TEST, _SAVE), needs_table=True)
 
 
-@check(
-    "CFG135",
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("verl's defaults", (*configured(tree=_TREE), _PROGRAM)),
-        Example("a validation table", (*configured(f"{_TEST}=1", f"{_TABLE}=/data/test.parquet", tree=_TREE), _PROGRAM)),
-        Example("fewer steps than the interval", (*configured(f"{_TEST}=100", f"{_STEPS}=10", tree=_TREE), _PROGRAM)),
-        Example("a release that does not divide", (*configured(f"{_SAVE}=0", tree=_TREE), StepIntervals("/env/verl/trainer/sft_trainer.py"))),
+        Example(
+            "a validation table",
+            (*configured(f"{_TEST}=1", f"{_TABLE}=/data/test.parquet", tree=_TREE), _PROGRAM),
+        ),
+        Example(
+            "fewer steps than the interval",
+            (*configured(f"{_TEST}=100", f"{_STEPS}=10", tree=_TREE), _PROGRAM),
+        ),
+        Example(
+            "a release that does not divide",
+            (*configured(f"{_SAVE}=0", tree=_TREE), StepIntervals("/env/verl/trainer/sft_trainer.py")),
+        ),
         Example("an unknown interval", (*configured(f"{_TEST}=${{oc.env:N}}", tree=_TREE), _PROGRAM)),
-        Example("never save, as 0", (*configured(f"{_SAVE}=0", tree=_TREE), _PROGRAM), "trainer.save_freq is 0: the job divides by it after each step"),
-        Example("never validate, as null", (*configured(f"{_TEST}=null", tree=_TREE), _PROGRAM), "trainer.test_freq is null"),
-        Example("a validation without a table", (*configured(f"{_TEST}=1", tree=_TREE), _PROGRAM), "the job validates after every step, but data.val_files is null"),
-        Example("a validation after many steps", (*configured(f"{_TEST}=100", tree=_TREE), _PROGRAM), "the job validates after every 100 steps, but data.val_files is null"),
-        Example("a validation after each epoch", (*configured(f"{_TEST}={_AFTER_EPOCHS}", tree=_TREE), _PROGRAM), "after each epoch, but data.val_files is null"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "never save, as 0",
+            (*configured(f"{_SAVE}=0", tree=_TREE), _PROGRAM),
+            "trainer.save_freq is 0: the job divides by it after each step",
+        ),
+        Example(
+            "never validate, as null",
+            (*configured(f"{_TEST}=null", tree=_TREE), _PROGRAM),
+            "trainer.test_freq is null",
+        ),
+        Example(
+            "a validation without a table",
+            (*configured(f"{_TEST}=1", tree=_TREE), _PROGRAM),
+            "the job validates after every step, but data.val_files is null",
+        ),
+        Example(
+            "a validation after many steps",
+            (*configured(f"{_TEST}=100", tree=_TREE), _PROGRAM),
+            "the job validates after every 100 steps, but data.val_files is null",
+        ),
+        Example(
+            "a validation after each epoch",
+            (*configured(f"{_TEST}={_AFTER_EPOCHS}", tree=_TREE), _PROGRAM),
+            "after each epoch, but data.val_files is null",
+        ),
+    ]
+
+
+@check("CFG135", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def step_interval_unusable(configuration: Configuration, intervals: StepIntervals) -> Iterator[Finding]:
     """A fine-tuning job validates or saves at an interval that it cannot use.
 
     ## Why it matters
-    The SFT trainer divides the number of each step by `trainer.test_freq` and `trainer.save_freq`, so that 0 and null end the job after its
-    first step. It validates at `trainer.test_freq` even if there is no validation table, and fails there.
+    The SFT trainer divides the number of each step by `trainer.test_freq` and `trainer.save_freq`, so that 0
+    and null end the job after its first step. It validates at `trainer.test_freq` even if there is no
+    validation table, and fails there.
 
     ## How to fix
     `-1` switches either off. To validate, name a table in `data.val_files`.
@@ -54,7 +86,13 @@ def step_interval_unusable(configuration: Configuration, intervals: StepInterval
     validates = every == _AFTER_EPOCHS or (type(every) is int and every > 0)
     if not intervals.needs_table or not validates or configuration.get(_TABLE) is not None:
         return
-    when = "after each epoch" if every == _AFTER_EPOCHS else f"after every {every} steps" if every != 1 else "after every step"  # fmt: skip
+    when = (
+        "after each epoch"
+        if every == _AFTER_EPOCHS
+        else f"after every {every} steps"
+        if every != 1
+        else "after every step"
+    )
     steps = configuration.number(_STEPS)
     if steps is not None and type(every) is int and steps < every:
         return

@@ -16,17 +16,23 @@ _PROGRAM = "/trainer/main_ppo.py"
 _ENGINE = "model_engine"  # the group that chooses the sections, from verl 0.7 on
 
 
-@check(
-    "CFG121",
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("verl's default", configured()),
         Example("an unknown value", configured(f"{_STRATEGY}=${{oc.env:S}}")),
-        Example("the section is appended", configured(f"{_STRATEGY}=megatron", f"+{_MEGATRON}.tensor_model_parallel_size=1")),
-        Example("Megatron with the sections of FSDP", configured(f"{_STRATEGY}=megatron"), "actor.strategy is megatron, but the configuration has no actor.megatron"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "the section is appended",
+            configured(f"{_STRATEGY}=megatron", f"+{_MEGATRON}.tensor_model_parallel_size=1"),
+        ),
+        Example(
+            "Megatron with the sections of FSDP",
+            configured(f"{_STRATEGY}=megatron"),
+            "actor.strategy is megatron, but the configuration has no actor.megatron",
+        ),
+    ]
+
+
+@check("CFG121", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def strategy_without_section(configuration: Configuration) -> Iterator[Finding]:
     """The strategy does not fit the composed configuration.
 

@@ -14,6 +14,17 @@ _MESSAGE = (
 )
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("verl accepts the configuration", (SOUND,)),
+        Example(
+            "verl refuses the configuration",
+            (broken("validation", "ValueError", _MESSAGE),),
+            "at least one of",
+        ),
+    ]
+
+
 @check(
     "CFG114",
     phase="validation",
@@ -21,11 +32,8 @@ _MESSAGE = (
     requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG115", "CFG121", "LOAD118"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("verl accepts the configuration", (SOUND,)),
-        Example("verl refuses the configuration", (broken("validation", "ValueError", _MESSAGE),), "at least one of"),
-    ],
-)  # fmt: skip
+    examples=_examples,
+)
 def verl_refuses_config(construction: Construction) -> Iterator[Finding]:
     """verl's own validation refuses the configuration.
 

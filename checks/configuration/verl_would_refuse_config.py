@@ -19,63 +19,89 @@ _TOKENS = "actor_rollout_ref.rollout.max_num_batched_tokens"
 _REFUSED = Validation(
     (
         Raised(
-            "ValueError",
-            "Invalid loss_agg_mode: token_mean",
-            "/env/verl/workers/config/actor.py:220",
-            "self.loss_agg_mode not in valid_loss_agg_modes",
-            (_MODE,),
-            "validation",
+            raised="ValueError",
+            text="Invalid loss_agg_mode: token_mean",
+            read_from="/env/verl/workers/config/actor.py:220",
+            condition="self.loss_agg_mode not in valid_loss_agg_modes",
+            keys=(_MODE,),
+            phase="validation",
         ),
     )
 )
 _SEQUENCES = Validation(
     (
         Raised(
-            "ValueError",
-            "max_num_batched_tokens (16) must be greater than or equal to max_num_seqs (256).",
-            "/env/vllm/config/scheduler.py:329",
-            "self.max_num_batched_tokens < self.max_num_seqs",
-            (_TOKENS,),
-            "engine",
-            _TOKENS,
-            "256",
+            raised="ValueError",
+            text="max_num_batched_tokens (16) must be greater than or equal to max_num_seqs (256).",
+            read_from="/env/vllm/config/scheduler.py:329",
+            condition="self.max_num_batched_tokens < self.max_num_seqs",
+            keys=(_TOKENS,),
+            phase="engine",
+            nearest_key=_TOKENS,
+            nearest="256",
             library="vllm",
         ),
     )
 )
 _BARE = Validation(
-    (Raised("AssertionError", "", "/env/verl/workers/config/optimizer.py:123", "self.style in ['constant']", ("optim.style",), "workers"),)
-)  # fmt: skip
+    (
+        Raised(
+            raised="AssertionError",
+            text="",
+            read_from="/env/verl/workers/config/optimizer.py:123",
+            condition="self.style in ['constant']",
+            keys=("optim.style",),
+            phase="workers",
+        ),
+    )
+)
+
+
+def _examples() -> list[Example]:
+    return [
+        Example("verl accepts the configuration", (*configured(), Validation())),
+        Example(
+            "a value that verl does not have",
+            (*configured(f"+{_MODE}=token_mean"), _REFUSED),
+            "Invalid loss_agg_mode: token_mean",
+        ),
+        Example("fewer tokens than sequences", (*configured(f"{_TOKENS}=16"), _SEQUENCES), "vLLM refuses"),
+        Example(
+            "an assertion without a message",
+            (*configured(), _BARE),
+            "the assertion self.style in ['constant'] fails",
+        ),
+    ]
 
 
 @check(
     "CFG125",
     phase="validation",
     requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG115"),
-    examples=lambda: [
-        Example("verl accepts the configuration", (*configured(), Validation())),
-        Example("a value that verl does not have", (*configured(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
-        Example("fewer tokens than sequences", (*configured(f"{_TOKENS}=16"), _SEQUENCES), "vLLM refuses"),
-        Example("an assertion without a message", (*configured(), _BARE), "the assertion self.style in ['constant'] fails"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def verl_would_refuse_config(configuration: Configuration, validation: Validation) -> Iterator[Finding]:
     """verl's validation raises an error for the job's values.
 
     ## Why it matters
-    The same code runs when the job starts: `validate_config`, the classes that verl builds from sections, the data
-    set, and the checks of vLLM and torch on the values that verl passes on. In some releases it runs after Ray is up. The job ends there.
+    The same code runs when the job starts: `validate_config`, the classes that verl builds from sections, the
+    data set, and the checks of vLLM and torch on the values that verl passes on. In some releases it runs
+    after Ray is up. The job ends there.
 
     ## How to fix
-    Follow verl's message. The code was not run: verl-doctor read it and evaluated it with the job's values, as far as they are known.
+    Follow verl's message. The code was not run: verl-doctor read it and evaluated it with the job's values,
+    as far as they are known.
     """
     for raised in _distinct(configuration, validation.raised):
         words = [word for key in raised.keys if (word := configuration.override_of(key)) is not None]
         shown = [_setting(configuration, key) for key in raised.keys[:6]]
         correction = _correction(configuration, raised)
         yield Finding(
-            f"{_whose(raised) if raised.library else release(configuration)} refuses {', '.join(shown) or 'these values'}: {_error_text(raised)}",
+            (
+                f"{_whose(raised) if raised.library else release(configuration)} refuses "
+                f"{', '.join(shown) or 'these values'}: {_error_text(raised)}"
+            ),
             Evidence(
                 found=", ".join(shown) or raised.condition,
                 wanted=f"not {raised.condition}" if raised.text and raised.condition else "",
@@ -93,7 +119,10 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
 
 
 def _correction(configuration: Configuration, raised: Raised) -> Correction | None:
-    """The nearest value that the same code accepts, and the next ones. A name that differs only in punctuation is what was meant."""
+    """The nearest value that the same code accepts, and the next ones.
+
+    A name that differs only in punctuation is what was meant.
+    """
     if not raised.nearest_key:
         return None
     nearest = _with_value(configuration, raised, raised.nearest_key, raised.nearest)
@@ -120,7 +149,11 @@ def _whose(raised: Raised) -> str:
 
 
 def _distinct(configuration: Configuration, raised: Iterable[Raised]) -> Iterable[Raised]:
-    """Each refusal once: verl builds and checks some sections for several workers, and some take their values from others."""
+    """Each refusal once.
+
+    The reason: verl builds and checks some sections for several workers, and some take their values from
+    others.
+    """
     first: dict[tuple[object, ...], Raised] = {}
     for refusal in sorted(raised, key=lambda refusal: not any(map(configuration.override_of, refusal.keys))):
         is_own = any(map(configuration.override_of, refusal.keys))
@@ -140,7 +173,10 @@ def _remedy(configuration: Configuration, raised: Raised, key: str) -> str:
     ]
     if proposed:
         values = "value" if len(proposed) == 1 else "values"
-        return f"set {' or '.join(proposed)}, the nearest {values} that {_whose(raised) if raised.library else 'verl'} accepts"
+        return (
+            f"set {' or '.join(proposed)}, the nearest {values} that "
+            f"{_whose(raised) if raised.library else 'verl'} accepts"
+        )
     return f"change {key}" if key else "follow the message"
 
 

@@ -11,14 +11,14 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 
-@check(
-    "CFG107",
-    phase="composition",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("Unix line ends", (GOOD,)),
         Example("a script from Windows", (replace(GOOD, carriage_returns=(SCRIPT,)),), "carriage return"),
-    ],
-)
+    ]
+
+
+@check("CFG107", phase="composition", examples=_examples)
 def windows_line_ends(launch: Launch) -> Iterator[Finding]:
     r"""A launch script has Windows line endings.
 

@@ -21,14 +21,54 @@ def a_world(
     sleeps: bool = True,
     apart: bool = False,
 ) -> Construction:
-    """Facts of an example: an actor with this many GiB of weights per GPU, a reference in the host's memory, and an engine."""
+    """Facts of an example: an actor, a reference in the host's memory, and an engine.
+
+    The actor has this many GiB of weights per GPU.
+    """
     size = int(weights * GIB)
-    reference = Share("reference", "fsdp2", gpus, 31, size, weights_away="always", states_away="always")
-    actor = Share("actor", "fsdp2", gpus, 31, size, size, 2 * size, size, GIB, away, away)
-    rollout = Engine("vllm", 1, 1, int(engine * GIB), 57344, 32768, share, apart, sleeps)
-    meshes = (Mesh("actor", (Dimension("fsdp", gpus),)),)
-    world = World(gpus, 1, "verl's workers and engines", meshes, (reference, actor), rollout)
-    return replace(Construction((Built("world", "ok"),)), world=world)
+    reference = Share(
+        name="reference",
+        strategy="fsdp2",
+        shards=gpus,
+        units=31,
+        weights=size,
+        weights_away="always",
+        states_away="always",
+    )
+    actor = Share(
+        name="actor",
+        strategy="fsdp2",
+        shards=gpus,
+        units=31,
+        weights=size,
+        gradients=size,
+        states=2 * size,
+        temporary=size,
+        gathered=GIB,
+        weights_away=away,
+        states_away=away,
+    )
+    rollout = Engine(
+        name="vllm",
+        tensor_parallel=1,
+        pipeline_parallel=1,
+        weights=int(engine * GIB),
+        token=57344,
+        longest=32768,
+        share=share,
+        apart=apart,
+        sleeps=sleeps,
+    )
+    meshes = (Mesh(name="actor", dimensions=(Dimension(name="fsdp", size=gpus),)),)
+    world = World(
+        size=gpus,
+        nodes=1,
+        how="verl's workers and engines",
+        meshes=meshes,
+        shares=(reference, actor),
+        engine=rollout,
+    )
+    return replace(Construction((Built(stage="world", ended="ok"),)), world=world)
 
 
 def without_world(construction: Construction) -> str | None:

@@ -16,18 +16,32 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (
+                broken(
+                    "micro batches",
+                    "AssertionError",
+                    "max_token_len must be greater than the sequence length",
+                ),
+            ),
+            "max_token_len must be greater",
+        ),
+    ]
+
+
 @check(
     "BUILD110",
     cost="live",
     requires=("CFG108", "CFG119"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("micro batches", "AssertionError", "max_token_len must be greater than the sequence length"),), "max_token_len must be greater"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def algorithm_unknown(construction: Construction) -> Iterator[Finding]:
     """The algorithm's functions refuse their settings, or a row does not fit a micro batch.
 
@@ -37,7 +51,8 @@ def algorithm_unknown(construction: Construction) -> Iterator[Finding]:
 
     ## How to fix
     Name a function that this verl has. For micro batches, set `ppo_max_token_len_per_gpu` to at least
-    `max_prompt_length` plus `max_response_length`; for fine-tuning, `data.max_token_len_per_gpu` to at least `data.max_length`.
+    `max_prompt_length` plus `max_response_length`; for fine-tuning, `data.max_token_len_per_gpu` to at least
+    `data.max_length`.
     """
     yield from findings(
         construction,

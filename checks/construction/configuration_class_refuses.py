@@ -15,18 +15,26 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("configuration classes", "ValueError", "Rollout mode 'sync' has been removed"),),
+            "Rollout mode 'sync' has been removed",
+        ),
+    ]
+
+
 @check(
     "BUILD102",
     cost="live",
     requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG114", "CFG115", "CFG119"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("configuration classes", "ValueError", "Rollout mode 'sync' has been removed"),), "Rollout mode 'sync' has been removed"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def configuration_class_refuses(construction: Construction) -> Iterator[Finding]:
     """A class of verl's configuration refuses its values.
 

@@ -16,23 +16,28 @@ _STAGES = {
 _PHASES: dict[str, Phase] = {"first batch": "first batch", "first validation batch": "first validation"}
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("first batch", "KeyError", "'prompt'"),), "'prompt'"),
+    ]
+
+
 @check(
     "BUILD104",
     cost="live",
     requires=("DATA101", "DATA102", "DATA103", "DATA104", "DATA105", "DATA107", "DATA110"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("first batch", "KeyError", "'prompt'"),), "'prompt'"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def data_not_loadable(construction: Construction) -> Iterator[Finding]:
     """The data sets or the first batch cannot be created.
 
     ## Why it matters
-    verl reads and filters the data and collates rows after the model is loaded. Only the rows of one batch were read here.
+    verl reads and filters the data and collates rows after the model is loaded. Only the rows of one batch
+    were read here.
 
     ## How to fix
     Correct the file, the column or the class that the finding names.

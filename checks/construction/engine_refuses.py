@@ -15,18 +15,47 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("engine", "ValidationError", "max_num_seqs must be at least 1"),),
+            "max_num_seqs must be at least 1",
+        ),
+    ]
+
+
 @check(
     "BUILD109",
     cost="live",
-    requires=("CFG113", "CFG119", "CFG120", "CFG123", "LOAD103", "LOAD108", "ATT101", "ATT102", "ATT103", "ATT104", "ATT105", "ATT106", "VLLM101", "VLLM102", "VLLM103", "VLLM104", "VLLM105", "VLLM106", "VLLM108", "VLLM112"),
+    requires=(
+        "CFG113",
+        "CFG119",
+        "CFG120",
+        "CFG123",
+        "LOAD103",
+        "LOAD108",
+        "ATT101",
+        "ATT102",
+        "ATT103",
+        "ATT104",
+        "ATT105",
+        "ATT106",
+        "VLLM101",
+        "VLLM102",
+        "VLLM103",
+        "VLLM104",
+        "VLLM105",
+        "VLLM106",
+        "VLLM108",
+        "VLLM112",
+    ),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("engine", "ValidationError", "max_num_seqs must be at least 1"),), "max_num_seqs must be at least 1"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def engine_refuses(construction: Construction) -> Iterator[Finding]:
     """The engine refuses its configuration.
 

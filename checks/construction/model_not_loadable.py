@@ -15,18 +15,26 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("critic's model", "OSError", "Repo id must be in the form 'repo_name'"),),
+            "Repo id must be in the form",
+        ),
+    ]
+
+
 @check(
     "BUILD103",
     cost="live",
     requires=("LOAD101", "LOAD102", "LOAD118", "LOAD119", "CFG114"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("critic's model", "OSError", "Repo id must be in the form 'repo_name'"),), "Repo id must be in the form"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def model_not_loadable(construction: Construction) -> Iterator[Finding]:
     """The model's configuration, its tokenizer or its processor cannot be loaded.
 

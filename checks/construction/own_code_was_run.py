@@ -12,16 +12,18 @@ from verl_doctor.toolkit.text import listed
 _SHOWN = 4
 
 
-@check(
-    "BUILD120",
-    severity="info",
-    cost="live",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("only verl's own code", (SOUND,)),
-        Example("a reward function", (Construction(own_code=("/home/me/reward.py",)),), "your own code was run: /home/me/reward.py"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "a reward function",
+            (Construction(own_code=("/home/me/reward.py",)),),
+            "your own code was run: /home/me/reward.py",
+        ),
+    ]
+
+
+@check("BUILD120", severity="info", cost="live", examples=_examples, since="0.2")
 def own_code_was_run(construction: Construction) -> Iterator[Finding]:
     """The user's own code ran while the job was built.
 

@@ -15,18 +15,37 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("import", "AttributeError", "module 'datasets' has no attribute 'Dataset'"),),
+            "module 'datasets' has no attribute",
+        ),
+    ]
+
+
 @check(
     "BUILD101",
     cost="live",
-    requires=("CFG101", "CFG102", "CFG103", "CFG104", "CFG105", "CFG116", "API101", "PY112", "CFG119", "CFG126"),
+    requires=(
+        "CFG101",
+        "CFG102",
+        "CFG103",
+        "CFG104",
+        "CFG105",
+        "CFG116",
+        "API101",
+        "PY112",
+        "CFG119",
+        "CFG126",
+    ),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("import", "AttributeError", "module 'datasets' has no attribute 'Dataset'"),), "module 'datasets' has no attribute"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def program_not_importable(construction: Construction) -> Iterator[Finding]:
     """The job's program cannot be imported, or its trainer cannot be created.
 

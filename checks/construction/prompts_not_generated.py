@@ -13,18 +13,26 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("agent loops", "ValueError", "Prompt length (40) leaves no room to generate"),),
+            "leaves no room to generate",
+        ),
+    ]
+
+
 @check(
     "BUILD105",
     cost="live",
     requires=("CFG120", "LOAD117", "DATA104", "DATA105"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("agent loops", "ValueError", "Prompt length (40) leaves no room to generate"),), "leaves no room to generate"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def prompts_not_generated(construction: Construction) -> Iterator[Finding]:
     """The first prompts cannot be built, or do not fit the engine.
 

@@ -13,17 +13,25 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("resuming", "AssertionError", "resume ckpt must specify the global_steps"),),
+            "must specify the global_steps",
+        ),
+    ]
+
+
 @check(
     "BUILD112",
     cost="live",
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("resuming", "AssertionError", "resume ckpt must specify the global_steps"),), "must specify the global_steps"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def resuming_fails(construction: Construction) -> Iterator[Finding]:
     """The checkpoint to resume from cannot be found.
 

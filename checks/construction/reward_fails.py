@@ -16,18 +16,22 @@ _STAGES = {
 _PHASES: dict[str, Phase] = {"validation reward": "first validation"}
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("reward", "KeyError", "'answer'"),), "'answer'"),
+    ]
+
+
 @check(
     "BUILD107",
     cost="live",
     requires=("CFG122", "DATA106", "DATA112"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("reward", "KeyError", "'answer'"),), "'answer'"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def reward_fails(construction: Construction) -> Iterator[Finding]:
     """The reward cannot be created, or fails on the first rows.
 

@@ -13,22 +13,31 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("trackers", "AssertionError", "wandbb is not supported"),),
+            "wandbb is not supported",
+        ),
+    ]
+
+
 @check(
     "BUILD111",
     cost="live",
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("trackers", "AssertionError", "wandbb is not supported"),), "wandbb is not supported"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def tracker_refuses(construction: Construction) -> Iterator[Finding]:
     """A tracker of the job is unknown, or its package is missing.
 
     ## Why it matters
-    verl starts the trackers in `trainer.logger` after everything else. Nothing was sent here: stubs replaced the packages.
+    verl starts the trackers in `trainer.logger` after everything else. Nothing was sent here: stubs replaced
+    the packages.
 
     ## How to fix
     Install the tracker's package, or remove it from `trainer.logger`.

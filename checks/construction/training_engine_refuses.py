@@ -14,18 +14,37 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("training engine", "ValueError", "Target modules {'nope'} not found in the base model"),),
+            "not found in the base model",
+        ),
+    ]
+
+
 @check(
     "BUILD108",
     cost="live",
-    requires=("ATT109", "ATT110", "LOAD101", "LOAD104", "LOAD105", "LOAD122", "LOAD123", "CFG108", "CFG120", "CFG121"),
+    requires=(
+        "ATT109",
+        "ATT110",
+        "LOAD101",
+        "LOAD104",
+        "LOAD105",
+        "LOAD122",
+        "LOAD123",
+        "CFG108",
+        "CFG120",
+        "CFG121",
+    ),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("training engine", "ValueError", "Target modules {'nope'} not found in the base model"),), "not found in the base model"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def training_engine_refuses(construction: Construction) -> Iterator[Finding]:
     """The trainer's workers cannot build the model, its adapters or its optimizer.
 

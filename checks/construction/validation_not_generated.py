@@ -13,23 +13,32 @@ _STAGES = {
 }
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("the stage succeeds", (SOUND,)),
+        Example(
+            "the stage fails",
+            (broken("agent loops in validation", "ValueError", "top_p must be in (0, 1]"),),
+            "top_p must be in",
+        ),
+    ]
+
+
 @check(
     "BUILD106",
     cost="live",
     requires=("LOAD117", "DATA104", "DATA105", "BUILD105"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
-    examples=lambda: [
-        Example("the stage succeeds", (SOUND,)),
-        Example("the stage fails", (broken("agent loops in validation", "ValueError", "top_p must be in (0, 1]"),), "top_p must be in"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def validation_not_generated(construction: Construction) -> Iterator[Finding]:
     """The first validation prompts cannot be built, or do not fit the engine.
 
     ## Why it matters
-    Validation has its own data and sampling parameters (`rollout.val_kwargs`). The job gets there minutes after the start.
+    Validation has its own data and sampling parameters (`rollout.val_kwargs`). The job gets there minutes
+    after the start.
 
     ## How to fix
     Follow the exception's message. It was raised for a row of the validation data.

@@ -13,18 +13,36 @@ _ENGINE = {"engine's world": "dividing the model among the GPUs of an engine"}
 _HEADS = "Total number of attention heads (14) must be divisible by tensor parallel size (4)."
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("all ranks are created", (SOUND,)),
+        Example(
+            "a mesh",
+            (
+                broken(
+                    "world",
+                    "ValueError",
+                    "the rollout's tensor_model_parallel_size=3 does not divide the 8 GPUs of the job",
+                ),
+            ),
+            "does not divide the 8 GPUs",
+        ),
+        Example(
+            "heads",
+            (broken("engine's world", "ValueError", _HEADS),),
+            "must be divisible by tensor parallel size",
+        ),
+    ]
+
+
 @check(
     "BUILD131",
     cost="live",
     unjudged=unjudged((*_TRAINER, *_ENGINE)),
     applies=reached((*_TRAINER, *_ENGINE)),
-    examples=lambda: [
-        Example("all ranks are created", (SOUND,)),
-        Example("a mesh", (broken("world", "ValueError", "the rollout's tensor_model_parallel_size=3 does not divide the 8 GPUs of the job"),), "does not divide the 8 GPUs"),
-        Example("heads", (broken("engine's world", "ValueError", _HEADS),), "must be divisible by tensor parallel size"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def world_cannot_be_made(construction: Construction) -> Iterator[Finding]:
     """The job cannot be distributed over its GPUs.
 

@@ -12,20 +12,24 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, in_bytes
 
-_H200 = GpuMemory(143771 << 20, "NVIDIA H200")
+_H200 = GpuMemory(each=143771 << 20, by="NVIDIA H200")
 
 
-@check(
-    "BUILD132",
-    severity="info",
-    cost="live",
-    applies=without_world,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no world was made", (SOUND, _H200)),
-        Example("eight GPUs", (a_world(), _H200), "each of 8 GPUs holds reference: weights 4.0 GiB (in the host's memory); actor: weights 4.0 GiB, gradients 4.0 GiB"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "eight GPUs",
+            (a_world(), _H200),
+            (
+                "each of 8 GPUs holds reference: weights 4.0 GiB (in the host's memory); actor: weights 4.0 "
+                "GiB, gradients 4.0 GiB"
+            ),
+        ),
+    ]
+
+
+@check("BUILD132", severity="info", cost="live", applies=without_world, examples=_examples, since="0.2")
 def world_of_the_job(construction: Construction, memory: GpuMemory | Unknown) -> Iterator[Finding]:
     """What each GPU of the job will hold.
 
@@ -49,7 +53,10 @@ def world_of_the_job(construction: Construction, memory: GpuMemory | Unknown) ->
     yield Finding(
         f"each of {counted(world.size, 'GPU')} holds {held}; {rollout} in a share of {engine.share:g}",
         Evidence(
-            found=f"at least {in_bytes(fullest)}{whole} during a training step, {in_bytes(world.resident)} during the rollout",
+            found=(
+                f"at least {in_bytes(fullest)}{whole} during a training step, {in_bytes(world.resident)} "
+                "during the rollout"
+            ),
             wanted="; ".join(map(str, world.meshes)),
             read_from=world.how,
         ),

@@ -20,23 +20,33 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Location, Phase
 
 TRAIN = DataFile(
-    "/data/train.parquet", "train", "data.train_files", "parquet", place="/home/me/run.sh", line=4
+    path="/data/train.parquet",
+    role="train",
+    named_by="data.train_files",
+    kind="parquet",
+    place="/home/me/run.sh",
+    line=4,
 )
 COLUMNS = (
-    Column("data_source", "string"),
-    Column("prompt", "list<struct<content: string, role: string>>"),
-    Column("reward_model", "struct<ground_truth: string, style: string>"),
-    Column("extra_info", "struct<index: int64, split: string>"),
+    Column(name="data_source", kind="string"),
+    Column(name="prompt", kind="list<struct<content: string, role: string>>"),
+    Column(name="reward_model", kind="struct<ground_truth: string, style: string>"),
+    Column(name="extra_info", kind="struct<index: int64, split: string>"),
 )
-TABLE = Table(TRAIN, 7473, COLUMNS, ("Value",), ("openai/gsm8k",))
+TABLE = Table(file=TRAIN, rows=7473, columns=COLUMNS, features=("Value",), sources=("openai/gsm8k",))
 VALIDATION = replace(TRAIN, path="/data/validation.parquet", role="val", named_by="data.val_files")
 _MOST = {"train": "data.train_max_samples", "val": "data.val_max_samples"}
 BEFORE, EVERY = "trainer.val_before_train", "trainer.test_freq"
 NEVER = (f"++{BEFORE}=False", f"++{EVERY}=-1")
 DEMANDS = DataDemands(
-    read_from="/env/verl/utils/dataset/rl_dataset.py", kinds=("parquet", "json", "jsonl"), prompt="prompt",
-    source="data_source", truth="reward_model.ground_truth", batch=1024, batch_from="data.train_batch_size",
-)  # fmt: skip
+    read_from="/env/verl/utils/dataset/rl_dataset.py",
+    kinds=("parquet", "json", "jsonl"),
+    prompt="prompt",
+    source="data_source",
+    truth="reward_model.ground_truth",
+    batch=1024,
+    batch_from="data.train_batch_size",
+)
 
 
 def files(trouble: Trouble = "", kind: str = "parquet", reason: str = "") -> DataFiles:
@@ -62,7 +72,7 @@ def readable(tables: DataTables, demands: DataDemands) -> Iterator[Table]:
 
 
 def first_validation(configuration: Configuration | Unknown) -> Phase | Literal["never"] | None:
-    """When the job first validates: before it trains, by verl's default, or after a step; None if that is unknown."""
+    """When the job first validates: before training (verl's default) or after a step; None if unknown."""
     if isinstance(configuration, Unknown):
         return None
     before = configuration.get(BEFORE)
@@ -75,7 +85,10 @@ def first_validation(configuration: Configuration | Unknown) -> Phase | Literal[
 
 
 def used(tables: DataTables, configuration: Configuration | Unknown) -> Iterator[tuple[Table, Phase | None]]:
-    """Yield the tables whose rows the job certainly generates responses for, with the phase of a fault in them (None: the rule's)."""
+    """Yield the tables whose rows the job certainly generates responses for.
+
+    With each comes the phase of a fault in its rows; None stands for the rule's phase.
+    """
     yield from ((table, None) for table in tables.of("train", "named"))
     when = first_validation(configuration)
     if when is not None and when != "never":
@@ -83,7 +96,7 @@ def used(tables: DataTables, configuration: Configuration | Unknown) -> Iterator
 
 
 def takes_part(tables: DataTables, configuration: Configuration | Unknown, role: Role) -> bool:
-    """Return whether the job may leave out rows of its files: it takes so many samples at most, and which is not read."""
+    """Return whether the job may leave out rows: it takes only so many samples, and which is not read."""
     if isinstance(configuration, Unknown) or role not in _MOST:
         return False
     most = configuration.get(_MOST[role])
@@ -114,7 +127,7 @@ def instead_of_validation(
 
 
 def written(word: OverrideWord, file: DataFile) -> str:
-    """The file's path as the word has it: absolute, or relative as its only value; "" if it is written in another way."""
+    """The file's path as the word has it: absolute, or relative as its only value; otherwise ""."""
     if file.path in word.text:
         return file.path
     return word.value if isinstance(word.value, str) and file.path.endswith(f"/{word.value}") else ""

@@ -24,9 +24,12 @@ def fields(kind: str) -> dict[str, str]:
 
 
 def difference(left: str, right: str) -> tuple[str, str, str] | None:
-    """Return where `datasets` cannot align two types of a column, and both types there; None if it can, or if that is uncertain.
+    """Return where `datasets` cannot align two types of a column, and both types there.
 
-    Fields that only one of two structs has are filled in, but not within a list (datasets/features/features.py).
+    The result is None if it can, or if that is uncertain.
+
+    Fields that only one of two structs has are filled in, but not within a list
+    (datasets/features/features.py).
     """
     if left == right or max(len(left), len(right)) >= LONGEST or "null" in (left, right):
         return None
@@ -42,7 +45,10 @@ def difference(left: str, right: str) -> tuple[str, str, str] | None:
 
 
 def _differ(left: str, right: str) -> bool:
-    """Return whether two types are certainly not the same. What is null, or not among the common types, may be."""
+    """Return whether two types are certainly not the same.
+
+    What is null, or not among the common types, may be.
+    """
     if "null" in (left, right):
         return False
     left_fields, right_fields = fields(left), fields(right)

@@ -14,25 +14,46 @@ from verl_doctor.toolkit.collectors.model.row_arguments import RowArguments
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _TAKEN = RowArguments(
-    {"session_id": "/env/verl/agent_loop_tq.py:126"}, {"responses": "/env/verl/agent_loop_tq.py:204"}
+    passed={"session_id": "/env/verl/agent_loop_tq.py:126"},
+    replaced={"responses": "/env/verl/agent_loop_tq.py:204"},
 )
-_SESSION = Column("session_id", "string")
+_SESSION = Column(name="session_id", kind="string")
 _VALIDATED = DataTables(tuple(replace(table, file=VALIDATION) for table in tables(_SESSION).tables))
+
+
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "names of one's own",
+            (tables(Column(name="session", kind="string")), DEMANDS, _TAKEN, *configured()),
+        ),
+        Example(
+            "a verl that passes nothing of that name",
+            (tables(_SESSION), DEMANDS, RowArguments(), *configured()),
+        ),
+        Example(
+            "a table that the job never validates with", (_VALIDATED, DEMANDS, _TAKEN, *configured(*NEVER))
+        ),
+        Example(
+            "a column for the session",
+            (tables(_SESSION), DEMANDS, _TAKEN, *configured()),
+            "has a column session_id, but verl passes an argument of that name itself",
+        ),
+        Example(
+            "earlier responses",
+            (tables(Column(name="responses", kind="list<string>")), DEMANDS, _TAKEN, *configured()),
+            "has a column responses, which replaces the tokens that verl keeps under that name",
+        ),
+    ]
 
 
 @check(
     "DATA115",
     phase="first batch",
     requires=("DATA101", "DATA102", "DATA103"),
-    examples=lambda: [
-        Example("names of one's own", (tables(Column("session", "string")), DEMANDS, _TAKEN, *configured())),
-        Example("a verl that passes nothing of that name", (tables(_SESSION), DEMANDS, RowArguments(), *configured())),
-        Example("a table that the job never validates with", (_VALIDATED, DEMANDS, _TAKEN, *configured(*NEVER))),
-        Example("a column for the session", (tables(_SESSION), DEMANDS, _TAKEN, *configured()), "has a column session_id, but verl passes an argument of that name itself"),
-        Example("earlier responses", (tables(Column("responses", "list<string>")), DEMANDS, _TAKEN, *configured()), "has a column responses, which replaces the tokens that verl keeps under that name"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def column_name_taken(
     tables: DataTables, demands: DataDemands, taken: RowArguments, configuration: Configuration
 ) -> Iterator[Finding]:
@@ -40,9 +61,10 @@ def column_name_taken(
 
     ## Why it matters
 
-    The agent loop passes all columns of a row on as named arguments. A column with the name of one of its own arguments stops the first
-    batch, after the model is loaded: `got multiple values for keyword argument 'session_id'`. A column with the name of a tensor, such as
-    `responses`, replaces it: `'list' object has no attribute 'size'`.
+    The agent loop passes all columns of a row on as named arguments. A column with the name of one of its own
+    arguments stops the first batch, after the model is loaded: `got multiple values for keyword argument
+    'session_id'`. A column with the name of a tensor, such as `responses`, replaces it: `'list' object has no
+    attribute 'size'`.
 
     ## How to fix
 

@@ -36,8 +36,8 @@ _CONTENT = re.compile(r"content: ([a-z0-9]+)")
 _NO_TEXT = re.compile(r"u?int\d*|float\d*|double|halffloat|bool|decimal\d*|date\d*|timestamp|binary")
 _TREE = {"data": {"messages_key": "messages", "train_batch_size": 256}}
 _JOB = configured(tree=_TREE)
-_TEMPLATE = ChatTemplate("/models/gemma", "/models/gemma/tokenizer_config.json")
-(_TABLE,) = tables(Column("messages", _CONVERSATIONS)).tables
+_TEMPLATE = ChatTemplate(folder="/models/gemma", found_in="/models/gemma/tokenizer_config.json")
+(_TABLE,) = tables(Column(name="messages", kind=_CONVERSATIONS)).tables
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
@@ -47,23 +47,72 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return None if own in (None, MISSING, "") else f"{own} reads the data"
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("conversations", (*_JOB, tables(Column(name="messages", kind=_CONVERSATIONS)))),
+        Example(
+            "content in parts",
+            (
+                *_JOB,
+                tables(
+                    Column(
+                        name="messages",
+                        kind="list<struct<content: list<struct<text: string>>, role: string>>",
+                    )
+                ),
+            ),
+        ),
+        Example(
+            "another name",
+            (*_JOB, tables(Column(name="conversations", kind=_CONVERSATIONS))),
+            "has no column messages",
+        ),
+        Example(
+            "text",
+            (*_JOB, tables(Column(name="messages", kind="string"))),
+            "messages is string, not a list of messages",
+        ),
+        Example(
+            "another tool's keys",
+            (*_JOB, tables(Column(name="messages", kind="list<struct<from: string, value: string>>"))),
+            "a list of messages without role and content",
+        ),
+        Example(
+            "one is null",
+            (*_JOB, DataTables((replace(_TABLE, rows=2, nulls=(("messages", 1),)),))),
+            "messages is null in 1 row",
+        ),
+        Example(
+            "a template that refuses two messages of a user",
+            (
+                *_JOB,
+                tables(Column(name="messages", kind=_CONVERSATIONS)),
+                _TEMPLATE,
+                RefusedTalks("roles must alternate", probed=True),
+            ),
+            "refuses two messages of a user, which verl renders first: roles must alternate",
+        ),
+        Example(
+            "a template that refuses single messages",
+            (
+                *_JOB,
+                tables(Column(name="messages", kind=_CONVERSATIONS)),
+                _TEMPLATE,
+                RefusedTalks("no question", probed=False),
+            ),
+            "refuses a message of every conversation alone, as verl renders it: no question",
+        ),
+        Example(
+            "numbers",
+            (*_JOB, tables(Column(name="messages", kind="list<struct<content: int64, role: string>>"))),
+            "messages whose content is int64",
+        ),
+    ]
+
+
 @check(
-    "DATA108",
-    applies=_irrelevant,
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
-        Example("conversations", (*_JOB, tables(Column("messages", _CONVERSATIONS)))),
-        Example("content in parts", (*_JOB, tables(Column("messages", "list<struct<content: list<struct<text: string>>, role: string>>")))),
-        Example("another name", (*_JOB, tables(Column("conversations", _CONVERSATIONS))), "has no column messages"),
-        Example("text", (*_JOB, tables(Column("messages", "string"))), "messages is string, not a list of messages"),
-        Example("another tool's keys", (*_JOB, tables(Column("messages", "list<struct<from: string, value: string>>"))), "a list of messages without role and content"),
-        Example("one is null", (*_JOB, DataTables((replace(_TABLE, rows=2, nulls=(("messages", 1),)),))), "messages is null in 1 row"),
-        Example("a template that refuses two messages of a user", (*_JOB, tables(Column("messages", _CONVERSATIONS)), _TEMPLATE, RefusedTalks("roles must alternate", probed=True)), "refuses two messages of a user, which verl renders first: roles must alternate"),
-        Example("a template that refuses single messages", (*_JOB, tables(Column("messages", _CONVERSATIONS)), _TEMPLATE, RefusedTalks("no question", probed=False)), "refuses a message of every conversation alone, as verl renders it: no question"),
-        Example("numbers", (*_JOB, tables(Column("messages", "list<struct<content: int64, role: string>>"))), "messages whose content is int64"),
-    ],
-    since="0.2",
-)  # fmt: skip
+    "DATA108", applies=_irrelevant, requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2"
+)
 def conversations_unusable(
     configuration: Configuration,
     tables: DataTables,
@@ -76,8 +125,9 @@ def conversations_unusable(
 
     The SFT trainer reads a single column, a list of messages with `role` and `content`, from the training and
     validation data. Without that column, it cannot create its data set. If the column holds anything else,
-    the chat template cannot turn it into tokens. verl renders two empty messages of a user first, and then each message alone:
-    a template that demands alternating roles, or a question in every conversation, refuses them.
+    the chat template cannot turn it into tokens. verl renders two empty messages of a user first, and then
+    each message alone: a template that demands alternating roles, or a question in every conversation,
+    refuses them.
 
     ## How to fix
 
@@ -116,17 +166,19 @@ def conversations_unusable(
                 f"{table.file.path} {problem}",
                 Evidence(found=kind[:100] or ", ".join(names[:12]), wanted=f"{key}: {_CONVERSATIONS}"),
                 location=location(table.file),
-                remedy=f"set {_KEY}={near}" if near and key not in names else "store lists of messages with role and content",
+                remedy=f"set {_KEY}={near}"
+                if near and key not in names
+                else "store lists of messages with role and content",
                 subject=Subject("column", key, table.file.path),
                 stops=(EVERY_JOB,) if table.file.role == "train" or key not in names else (),
                 severity=None if table.file.role == "train" or key not in names else "warning",
                 phase=phase,
                 **healed("DATA108", _correction(configuration, table, near if key not in names else "")),
-            )  # fmt: skip
+            )
 
 
 def _correction(configuration: Configuration, table: Table, near: str) -> Correction | None:
-    """The column that has a similar name; otherwise no validation, if only the validation table is unusable."""
+    """The column with a similar name; otherwise no validation, if only the validation table is unusable."""
     if near:
         return settings(configuration, {_KEY: near}, effect=f"verl reads the column {near}")
     if table.file.role != "val":

@@ -27,33 +27,49 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Phase, Subject,
 from verl_doctor.toolkit.text import listed
 
 _FILTERS = "data.filter_overlong_prompts"
-_NO_PROMPT = tables(Column("prompt", ""), Column("question", "string"))
-_NO_REWARD = tables(Column("reward_model", ""))
+_NO_PROMPT = tables(Column(name="prompt", kind=""), Column(name="question", kind="string"))
+_NO_REWARD = tables(Column(name="reward_model", kind=""))
 _BARE = replace(
-    TABLE, file=VALIDATION, columns=(Column("prompt", "list<struct<content: string, role: string>>"),)
+    TABLE,
+    file=VALIDATION,
+    columns=(Column(name="prompt", kind="list<struct<content: string, role: string>>"),),
 )
-_NO_TRUTH = tables(Column("reward_model", "struct<answer: string, style: string>"))
+_NO_TRUTH = tables(Column(name="reward_model", kind="struct<answer: string, style: string>"))
 
 
-@check(
-    "DATA104",
-    phase="first batch",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every column exists", (tables(), DEMANDS)),
-        Example("the prompt column has another name, and the job sets it", (_NO_PROMPT, replace(DEMANDS, prompt="question"))),
+        Example(
+            "the prompt column has another name, and the job sets it",
+            (_NO_PROMPT, replace(DEMANDS, prompt="question")),
+        ),
         Example("a reward manager of the job's own", (_NO_REWARD, replace(DEMANDS, source="", truth=""))),
         Example("no prompt", (_NO_PROMPT, DEMANDS), "no column prompt"),
         Example("no reward model", (_NO_REWARD, DEMANDS), "no column reward_model"),
-        Example("a validation file that the job never reads rows of", (DataTables((_BARE,)), DEMANDS, *configured(*NEVER))),
-        Example("a validation file", (DataTables((_BARE,)), DEMANDS, *configured(*NEVER, f"++{EVERY}=5")), "no column data_source"),
+        Example(
+            "a validation file that the job never reads rows of",
+            (DataTables((_BARE,)), DEMANDS, *configured(*NEVER)),
+        ),
+        Example(
+            "a validation file",
+            (DataTables((_BARE,)), DEMANDS, *configured(*NEVER, f"++{EVERY}=5")),
+            "no column data_source",
+        ),
         Example(
             "no prompt in a validation file whose long prompts are left out",
             (DataTables((replace(_BARE, columns=()),)), DEMANDS, *configured(*NEVER, f"++{_FILTERS}=True")),
             "has no column prompt",
         ),
-        Example("a reward model without a ground truth", (_NO_TRUTH, DEMANDS), "no ground_truth in the column reward_model"),
-    ],
-)  # fmt: skip
+        Example(
+            "a reward model without a ground truth",
+            (_NO_TRUTH, DEMANDS),
+            "no ground_truth in the column reward_model",
+        ),
+    ]
+
+
+@check("DATA104", phase="first batch", examples=_examples)
 def data_column_missing(
     tables: DataTables, demands: DataDemands, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -63,7 +79,8 @@ def data_column_missing(
 
     verl reads the prompt when it loads the data. It reads `data_source` and `reward_model.ground_truth` only
     for the first reward, after the model is loaded and the first rollout is done: `KeyError: 'reward_model'`.
-    A reward function of your own receives them too. Of a validation file they are read at the first validation only.
+    A reward function of your own receives them too. Of a validation file they are read at the first
+    validation only.
 
     ## How to fix
 
@@ -103,7 +120,7 @@ def data_column_missing(
 def _healed(
     absent: list[str], keys: Mapping[str, str], names: list[str], configuration: Configuration | Unknown
 ) -> Healed:
-    """Where a column that a setting names is all that is missing: the similar one, or verl's own name for it."""
+    """Where only a column that a setting names is missing: the similar one, or verl's own name for it."""
     if isinstance(configuration, Unknown) or len(absent) != 1 or absent[0] not in keys:
         return {}
     key = keys[absent[0]]
@@ -125,7 +142,8 @@ def _read(
     for table, phase in used(tables, configuration):
         if table.file.kind in demands.kinds:
             yield table, phase, every
-    # A row whose prompt cannot be measured counts as too long: none is left, and verl ends with an empty validation set.
+    # A row whose prompt cannot be measured counts as too long: none is left, and verl ends with an empty
+    # validation set.
     filters = isinstance(configuration, Configuration) and configuration.get(_FILTERS) is True
     if filters and first_validation(configuration) == "never":
         for table in tables.of("val"):

@@ -15,36 +15,75 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted
 
 _MESSAGES = "list<struct<role: string, content: string>>"
-_PLAIN = DataTables((replace(TABLE, file=VALIDATION, columns=(Column("prompt", "string"),)),))
+_PLAIN = DataTables((replace(TABLE, file=VALIDATION, columns=(Column(name="prompt", kind="string"),)),))
 _ANY = ("null", "list<null>")
 
 
-@check(
-    "DATA105",
-    phase="first batch",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("messages with role and content", (tables(), DEMANDS)),
-        Example("a prompt that is missing, and left out", (DataTables((replace(TABLE, nulls=(("prompt", 1),)),)), DEMANDS)),
+        Example(
+            "a prompt that is missing, and left out",
+            (DataTables((replace(TABLE, nulls=(("prompt", 1),)),)), DEMANDS),
+        ),
         Example(
             "a prompt that is missing",
             (DataTables((replace(TABLE, rows=2, nulls=(("prompt", 1),)),)), replace(DEMANDS, filters=False)),
             "prompt is null in 1 row",
         ),
-        Example("content in parts", (tables(Column("prompt", "list<struct<role: string, content: list<struct<type: string>>>>")), DEMANDS)),
-        Example("no extra_info", (tables(Column("extra_info", "")), DEMANDS)),
-        Example("the prompt is plain text", (tables(Column("prompt", "string")), DEMANDS), "prompt is string"),
-        Example("plain text in a validation file that the job never reads rows of", (_PLAIN, DEMANDS, *configured(*NEVER))),
-        Example("plain text in a validation file", (_PLAIN, DEMANDS, *configured(*NEVER, f"++{EVERY}=5")), "prompt is string"),
-        Example("messages without a role", (tables(Column("prompt", "list<struct<content: string>>")), DEMANDS), "without role"),
-        Example("the reward model is plain text", (tables(Column("reward_model", "string")), DEMANDS), "reward_model is string"),
+        Example(
+            "content in parts",
+            (
+                tables(
+                    Column(
+                        name="prompt", kind="list<struct<role: string, content: list<struct<type: string>>>>"
+                    )
+                ),
+                DEMANDS,
+            ),
+        ),
+        Example("no extra_info", (tables(Column(name="extra_info", kind="")), DEMANDS)),
+        Example(
+            "the prompt is plain text",
+            (tables(Column(name="prompt", kind="string")), DEMANDS),
+            "prompt is string",
+        ),
+        Example(
+            "plain text in a validation file that the job never reads rows of",
+            (_PLAIN, DEMANDS, *configured(*NEVER)),
+        ),
+        Example(
+            "plain text in a validation file",
+            (_PLAIN, DEMANDS, *configured(*NEVER, f"++{EVERY}=5")),
+            "prompt is string",
+        ),
+        Example(
+            "messages without a role",
+            (tables(Column(name="prompt", kind="list<struct<content: string>>")), DEMANDS),
+            "without role",
+        ),
+        Example(
+            "the reward model is plain text",
+            (tables(Column(name="reward_model", kind="string")), DEMANDS),
+            "reward_model is string",
+        ),
         Example(
             "everything was stored as text",
-            (tables(Column("prompt", "string"), Column("reward_model", "string")), DEMANDS),
+            (
+                tables(Column(name="prompt", kind="string"), Column(name="reward_model", kind="string")),
+                DEMANDS,
+            ),
             "prompt is string, not a list of messages, reward_model is string",
         ),
-        Example("extra_info is plain text", (tables(Column("extra_info", "string")), DEMANDS), "extra_info is string"),
-    ],
-)  # fmt: skip
+        Example(
+            "extra_info is plain text",
+            (tables(Column(name="extra_info", kind="string")), DEMANDS),
+            "extra_info is string",
+        ),
+    ]
+
+
+@check("DATA105", phase="first batch", examples=_examples)
 def data_column_wrong_kind(
     tables: DataTables, demands: DataDemands, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -73,7 +112,9 @@ def data_column_wrong_kind(
                 f"{table.file.path}: {demands.prompt} is null in {counted(empty, 'row')}",
                 Evidence(f"{empty} of {table.rows} rows", "a list of messages in each", demands.read_from),
                 location=location(table.file),
-                remedy="remove these rows when you generate the data, or set data.filter_overlong_prompts=True",
+                remedy=(
+                    "remove these rows when you generate the data, or set data.filter_overlong_prompts=True"
+                ),
                 subject=Subject("column", demands.prompt, table.file.path),
                 severity="error" if reached else "warning",
             )
@@ -99,7 +140,7 @@ def data_column_wrong_kind(
 
 
 def _wrong(kind: str, wanted: str) -> str:
-    """What is wrong with a type; "" if it is usable, if it is not specific, or if the column does not exist."""
+    """What is wrong with a type; "" if it is usable or not specific, or if the column does not exist."""
     if not kind or kind in _ANY:
         return ""
     if wanted != _MESSAGES:

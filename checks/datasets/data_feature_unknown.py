@@ -10,22 +10,27 @@ from verl_doctor.toolkit.collectors.model.data_tables import DataTables
 from verl_doctor.toolkit.collectors.model.datasets_features import DatasetsFeatures
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-_OLD = DatasetsFeatures("3.6.0", ("Value", "Sequence", "LargeList"), "/env/datasets/features/features.py")
-_NEW = DatasetsFeatures("4.1.0", ("Value", "List", "Sequence"), _OLD.read_from)
-_REWRITE = "import sys, pyarrow.parquet as q; f = sys.argv[1]; q.write_table(q.read_table(f).replace_schema_metadata({}), f)"
+_OLD = DatasetsFeatures(
+    version="3.6.0", names=("Value", "Sequence", "LargeList"), read_from="/env/datasets/features/features.py"
+)
+_NEW = DatasetsFeatures(version="4.1.0", names=("Value", "List", "Sequence"), read_from=_OLD.read_from)
+_REWRITE = (
+    "import sys, pyarrow.parquet as q; f = sys.argv[1]; "
+    "q.write_table(q.read_table(f).replace_schema_metadata({}), f)"
+)
 
 
-@check(
-    "DATA103",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the installed version supports all features", (tables(features=("List", "Value")), _NEW)),
         Example("no features in the footer", (tables(), _OLD)),
         Example(
             "the feature List for an older one", (tables(features=("List", "Value")), _OLD), "feature List"
         ),
-    ],
-)
+    ]
+
+
+@check("DATA103", phase="workers", examples=_examples)
 def data_feature_unknown(tables: DataTables, installed: DatasetsFeatures) -> Iterator[Finding]:
     """A data file uses a feature that the installed `datasets` does not support.
 

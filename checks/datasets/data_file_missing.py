@@ -27,11 +27,8 @@ _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})")
 _TRAIN, _VALIDATION = "data.train_files", "data.val_files"
 
 
-@check(
-    "DATA101",
-    phase="workers",
-    requires=("CFG103", "CFG104"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the file exists", (files(),)),
         Example("something else is wrong with it", (files("pointer"),)),
         Example("it does not exist", (files("missing"),), "/data/train.parquet does not exist"),
@@ -56,8 +53,10 @@ _TRAIN, _VALIDATION = "data.train_files", "data.val_files"
             (files("missing"), Launch(FILES, made=("/data",))),
             "a command of the script creates it first",
         ),
-    ],
-)
+    ]
+
+
+@check("DATA101", phase="workers", requires=("CFG103", "CFG104"), examples=_examples)
 def data_file_missing(
     data: DataFiles, configuration: Configuration | Unknown, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -95,7 +94,10 @@ def data_file_missing(
 
 
 def _without_files(configuration: Configuration, data: DataFiles) -> Iterator[Finding]:
-    """Yield what names no table at all. Fine-tuning does without a validation table, and a class of the user's own may do without any."""
+    """Yield what names no table at all.
+
+    Fine-tuning does without a validation table, and a class of the user's own may do without any.
+    """
     if configuration.get("data.custom_cls.path") not in (None, MISSING):
         return
     for key in (_TRAIN, _VALIDATION) if configuration.has("actor_rollout_ref") else (_TRAIN,):
@@ -109,7 +111,10 @@ def _without_files(configuration: Configuration, data: DataFiles) -> Iterator[Fi
             location=place(word),
             remedy="name a table; a pattern in the script may have matched no file"
             if is_list
-            else f"set {key} to a table, even if no validation runs (trainer.test_freq=-1 trainer.val_before_train=False)",
+            else (
+                f"set {key} to a table, even if no validation runs (trainer.test_freq=-1 "
+                "trainer.val_before_train=False)"
+            ),
             subject=Subject("setting", key),
             **healed("DATA101", _unused(configuration, data) if key == _VALIDATION else None),
         )
@@ -140,7 +145,10 @@ def _is_not_expanded(file: DataFile, launch: Launch | Unknown) -> bool:
 
 
 def _correction(data: DataFiles, file: DataFile, configuration: Configuration | Unknown) -> Correction | None:
-    """The table that may have been meant; otherwise the training table, if there is no validation and this table is only opened."""
+    """The table that may have been meant, otherwise the training table.
+
+    The training table replaces a table that is only opened, if there is no validation.
+    """
     if (
         isinstance(configuration, Unknown)
         or (word := configuration.override_of(file.named_by)) is None

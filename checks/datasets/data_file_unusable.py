@@ -27,10 +27,8 @@ _NOT_READ = (DataTables, Unknown("there is no pyarrow"))
 _OLD = replace(DEMANDS, kinds=("parquet",))
 
 
-@check(
-    "DATA102",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a Parquet file", (files(), tables(), DEMANDS)),
         Example("JSON Lines for a verl that reads them", (files(kind="jsonl"), _NOT_READ, DEMANDS)),
         Example("it does not exist", (files("missing"), _NOT_READ, DEMANDS)),
@@ -44,8 +42,10 @@ _OLD = replace(DEMANDS, kinds=("parquet",))
             (files(), DataTables((replace(TABLE, unreadable="ArrowInvalid: bad thrift"),)), DEMANDS),
             "bad thrift",
         ),
-    ],
-)
+    ]
+
+
+@check("DATA102", phase="workers", examples=_examples)
 def data_file_unusable(
     data: DataFiles, tables: DataTables | Unknown, demands: DataDemands | Unknown
 ) -> Iterator[Finding]:
@@ -53,12 +53,13 @@ def data_file_unusable(
 
     ## Why it matters
 
-    verl passes the file to the package `datasets` after Ray has started. The error messages explain little: `Parquet magic bytes
-    not found`, `An error occurred while generating the dataset`.
+    verl passes the file to the package `datasets` after Ray has started. The error messages explain little:
+    `Parquet magic bytes not found`, `An error occurred while generating the dataset`.
 
     ## How to fix
 
-    Download or generate the file again. Older releases of verl read every file as Parquet; newer ones choose the format by the extension.
+    Download or generate the file again. Older releases of verl read every file as Parquet; newer ones choose
+    the format by the extension.
     """
     for file in data.files:
         if file.trouble in _DESCRIPTIONS:

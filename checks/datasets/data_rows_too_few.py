@@ -19,10 +19,8 @@ _BATCH = "data.train_batch_size"
 _MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
-@check(
-    "DATA107",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("enough rows", (tables(), DEMANDS)),
         Example("as many as one step needs", (tables(rows=1024), DEMANDS)),
         Example("the size of a step is not known", (tables(rows=2), replace(DEMANDS, batch=0))),
@@ -34,8 +32,10 @@ _MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
             "the job takes fewer rows than there are", (tables(), replace(DEMANDS, most_rows=8)), "8 rows"
         ),
         Example("no rows at all", (tables(rows=0), replace(DEMANDS, batch=0)), "has no rows"),
-    ],
-)
+    ]
+
+
+@check("DATA107", phase="workers", examples=_examples)
 def data_rows_too_few(
     tables: DataTables, demands: DataDemands, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -49,7 +49,8 @@ def data_rows_too_few(
 
     ## How to fix
 
-    Set `data.train_batch_size` and `actor_rollout_ref.actor.ppo_mini_batch_size` to at most the number of rows.
+    Set `data.train_batch_size` and `actor_rollout_ref.actor.ppo_mini_batch_size` to at most the number of
+    rows.
     """
     for table in tables.of("train", "val", "named"):
         if table.rows == 0:

@@ -28,19 +28,17 @@ from verl_doctor.toolkit.text import listed
 _SCORES = "/env/verl/utils/reward_score/__init__.py"
 _NAMES = ("openai/gsm8k", "lighteval/MATH")
 _SHOWN = 4
-_INTEGERS = tables(Column("data_source", "int64")).tables[0]
+_INTEGERS = tables(Column(name="data_source", kind="int64")).tables[0]
 _VALIDATED = DataTables((replace(_INTEGERS, file=VALIDATION),))
-_ANY_TEXT = ScoredSources((), _NAMES, _SCORES, "data_source")
+_ANY_TEXT = ScoredSources(refused=(), names=_NAMES, read_from=_SCORES, column="data_source")
 _MIXED = DataTables((replace(TABLE, sources=("openai/gsm8k", "mine")),))
-_REFUSED = ScoredSources(("mine",), _NAMES, _SCORES)
+_REFUSED = ScoredSources(refused=("mine",), names=_NAMES, read_from=_SCORES)
 _NUMBER = re.compile(r"u?int\d+|float|double|bool")
 
 
-@check(
-    "DATA106",
-    phase="first batch",
-    examples=lambda: [
-        Example("verl scores it", (tables(), ScoredSources((), _NAMES, _SCORES))),
+def _examples() -> list[Example]:
+    return [
+        Example("verl scores it", (tables(), ScoredSources(refused=(), names=_NAMES, read_from=_SCORES))),
         Example(
             "a number",
             (DataTables((_INTEGERS,)), _ANY_TEXT),
@@ -57,7 +55,10 @@ _NUMBER = re.compile(r"u?int\d+|float|double|bool")
         ),
         Example(
             "verl raises for it",
-            (tables(), ScoredSources(TABLE.sources, ("lighteval/MATH", "gsm8k"), _SCORES)),
+            (
+                tables(),
+                ScoredSources(refused=TABLE.sources, names=("lighteval/MATH", "gsm8k"), read_from=_SCORES),
+            ),
             "no reward function for data_source openai/gsm8k",
         ),
         Example(
@@ -70,8 +71,10 @@ _NUMBER = re.compile(r"u?int\d+|float|double|bool")
             (_MIXED, _REFUSED, *configured("++data.train_max_samples=2")),
             "no reward function for data_source mine",
         ),
-    ],
-)
+    ]
+
+
+@check("DATA106", phase="first batch", examples=_examples)
 def data_source_not_scored(
     tables: DataTables, scored: ScoredSources, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -94,12 +97,18 @@ def data_source_not_scored(
         kind = table.kind(scored.column)
         if _NUMBER.fullmatch(kind):
             yield Finding(
-                f"{table.file.path}: {scored.column} is {kind}, but verl chooses the reward function by a string",
+                (
+                    f"{table.file.path}: {scored.column} is {kind}, but verl chooses the reward function by "
+                    "a string"
+                ),
                 Evidence(
                     f"{scored.column}: {kind}", f"one of {listed(scored.names, _SHOWN)}", scored.read_from
                 ),
                 location=location(table.file),
-                remedy="store the name of the data source, or set custom_reward_function.path to a file with your compute_score",
+                remedy=(
+                    "store the name of the data source, or set custom_reward_function.path to a file with "
+                    "your compute_score"
+                ),
                 subject=Subject("file", table.file.path, scored.column),
                 phase=phase,
             )

@@ -20,8 +20,11 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 _BATCH, _MOST, _OWN = "data.train_batch_size", "data.train_max_samples", "data.custom_cls.path"
 _DIVIDES = Demands({"steps of an epoch": "/env/verl/trainer/sft_trainer.py:340"})
 _FEW = DataTables((replace(TABLE, rows=100),))
-_ONE, _EIGHT = (JobProcesses(True, "torchrun", {"nproc_per_node": number}) for number in ("1", "8"))
-_MANY = JobProcesses(True, "torchrun", undetermined=True)
+_ONE, _EIGHT = (
+    JobProcesses(needs_ranks=True, launcher="torchrun", options={"nproc_per_node": number})
+    for number in ("1", "8")
+)
+_MANY = JobProcesses(needs_ranks=True, launcher="torchrun", undetermined=True)
 
 
 def _job(*words: str) -> tuple[Configuration]:
@@ -39,28 +42,69 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return None if own in (None, MISSING, "") else f"{_OWN} may make other rows of the data"
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("as many rows as a batch takes", (*_job(f"{_BATCH}=100"), _FEW, _DIVIDES, _ONE)),
+        Example("two files together", (*_job(f"{_BATCH}=200"), DataTables(_FEW.tables * 2), _DIVIDES, _ONE)),
+        Example(
+            "a file that is listed three times",
+            (
+                *_job(),
+                DataTables((replace(TABLE, rows=100, file=replace(TABLE.file, times=3)),)),
+                _DIVIDES,
+                _ONE,
+            ),
+        ),
+        Example(
+            "rows that were not counted", (*_job(), DataTables((replace(TABLE, rows=None),)), _DIVIDES, _ONE)
+        ),
+        Example("a data set class of the job", (*_job(f"+{_OWN}=mine.py"), _FEW, _DIVIDES, _ONE)),
+        Example("a release that trains nothing then", (*_job(), _FEW, Demands(), _ONE)),
+        Example(
+            "each of eight processes rounds its part of the batch down",
+            (*_job(f"{_BATCH}=103"), _FEW, _DIVIDES, _EIGHT),
+        ),
+        Example(
+            "a number of processes that is unknown may round it down",
+            (*_job(f"{_BATCH}=103"), _FEW, _DIVIDES, _MANY),
+        ),
+        Example(
+            "eight processes by a variable of torchrun",
+            (
+                *_job(f"{_BATCH}=103"),
+                _FEW,
+                _DIVIDES,
+                JobProcesses(needs_ranks=True, launcher="torchrun"),
+                JobVariables({"PET_NPROC_PER_NODE": "8"}),
+            ),
+        ),
+        Example("too few", (*_job(), _FEW, _DIVIDES, _ONE), "100 rows, but one batch takes 256"),
+        Example(
+            "too few for any number of processes",
+            (*_job(), _FEW, _DIVIDES, _MANY),
+            "100 rows, but one batch takes 256",
+        ),
+        Example(
+            "too few for each of eight processes",
+            (*_job(f"{_BATCH}=104"), _FEW, _DIVIDES, _EIGHT),
+            "100 rows, but one batch takes 104",
+        ),
+        Example(
+            "the job takes fewer rows than there are",
+            (*_job(f"{_BATCH}=64", f"{_MOST}=8"), _FEW, _DIVIDES, _ONE),
+            "8 rows, but one batch takes 64",
+        ),
+    ]
+
+
 @check(
     "DATA111",
     phase="first batch",
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
-        Example("as many rows as a batch takes", (*_job(f"{_BATCH}=100"), _FEW, _DIVIDES, _ONE)),
-        Example("two files together", (*_job(f"{_BATCH}=200"), DataTables(_FEW.tables * 2), _DIVIDES, _ONE)),
-        Example("a file that is listed three times", (*_job(), DataTables((replace(TABLE, rows=100, file=replace(TABLE.file, times=3)),)), _DIVIDES, _ONE)),
-        Example("rows that were not counted", (*_job(), DataTables((replace(TABLE, rows=None),)), _DIVIDES, _ONE)),
-        Example("a data set class of the job", (*_job(f"+{_OWN}=mine.py"), _FEW, _DIVIDES, _ONE)),
-        Example("a release that trains nothing then", (*_job(), _FEW, Demands(), _ONE)),
-        Example("each of eight processes rounds its part of the batch down", (*_job(f"{_BATCH}=103"), _FEW, _DIVIDES, _EIGHT)),
-        Example("a number of processes that is unknown may round it down", (*_job(f"{_BATCH}=103"), _FEW, _DIVIDES, _MANY)),
-        Example("eight processes by a variable of torchrun", (*_job(f"{_BATCH}=103"), _FEW, _DIVIDES, JobProcesses(True, "torchrun"), JobVariables({"PET_NPROC_PER_NODE": "8"}))),
-        Example("too few", (*_job(), _FEW, _DIVIDES, _ONE), "100 rows, but one batch takes 256"),
-        Example("too few for any number of processes", (*_job(), _FEW, _DIVIDES, _MANY), "100 rows, but one batch takes 256"),
-        Example("too few for each of eight processes", (*_job(f"{_BATCH}=104"), _FEW, _DIVIDES, _EIGHT), "100 rows, but one batch takes 104"),
-        Example("the job takes fewer rows than there are", (*_job(f"{_BATCH}=64", f"{_MOST}=8"), _FEW, _DIVIDES, _ONE), "8 rows, but one batch takes 64"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def fine_tuning_rows_too_few(
     configuration: Configuration,
     tables: DataTables,
@@ -72,9 +116,9 @@ def fine_tuning_rows_too_few(
 
     ## Why it matters
 
-    Each process gets its part of the rows and of the batch, both rounded down, and the SFT trainer drops the last, incomplete batch.
-    Without any other, an epoch has no step, and the trainer divides by their number once the model is loaded:
-    `integer division or modulo by zero`.
+    Each process gets its part of the rows and of the batch, both rounded down, and the SFT trainer drops the
+    last, incomplete batch. Without any other, an epoch has no step, and the trainer divides by their number
+    once the model is loaded: `integer division or modulo by zero`.
 
     ## How to fix
 
@@ -105,5 +149,5 @@ def fine_tuning_rows_too_few(
 
 
 def _is_too_few(rows: int, batch: float, ranks: int) -> bool:
-    """Return whether no process gets a whole batch; for an unknown number of processes, whether that holds for any number."""
+    """Return whether no process gets a whole batch; if their number is unknown, whether that always holds."""
     return rows // ranks < batch // ranks if ranks else batch >= 2 * rows

@@ -19,32 +19,50 @@ _PLAIN = "content: string"  # only plain texts are searched for media
 _KEYS = {"data.image_key": "images", "data.video_key": "videos", "data.audio_key": "audios"}
 _EMPTY_KINDS = ("list<null>", "null")
 _UNUSED = ("none", "unused", "not_read")
-_TEXT = Model("/models/qwen", "--model", ("Qwen2ForCausalLM",), "qwen2", has_processor=False)
+_TEXT = Model(
+    folder="/models/qwen",
+    named_by="--model",
+    architectures=("Qwen2ForCausalLM",),
+    model_type="qwen2",
+    has_processor=False,
+)
 _NEEDS = replace(DEMANDS, media=("images", "videos"))
 _TALKS = ConversationDemands(
-    "/env/verl/utils/dataset/multiturn_sft_dataset.py", ("images", "videos"), "messages"
+    read_from="/env/verl/utils/dataset/multiturn_sft_dataset.py",
+    media=("images", "videos"),
+    messages="messages",
 )
-_TEXTS = Column("messages", "list<struct<content: string, role: string>>")
-_PARTS = Column("messages", "list<struct<content: list<struct<text: string, type: string>>, role: string>>")
-_EMPTY = Column("images", "list<null>")
+_TEXTS = Column(name="messages", kind="list<struct<content: string, role: string>>")
+_PARTS = Column(
+    name="messages", kind="list<struct<content: list<struct<text: string, type: string>>, role: string>>"
+)
+_EMPTY = Column(name="images", kind="list<null>")
 _IMAGES = DataTables((replace(TABLE, filled=("prompt", "images")),))
 
 
-@check(
-    "DATA110",
-    phase="first batch",
-    requires={"LOAD101"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no images", (tables(), _NEEDS, _TEXT)),
         Example("a model that sees", (_IMAGES, _NEEDS, replace(_TEXT, has_processor=True))),
         Example("a verl that ignores them", (_IMAGES, DEMANDS, _TEXT)),
-        Example("images for a model of text", (_IMAGES, _NEEDS, _TEXT), "has images, but /models/qwen has no processor"),
+        Example(
+            "images for a model of text",
+            (_IMAGES, _NEEDS, _TEXT),
+            "has images, but /models/qwen has no processor",
+        ),
         Example("conversations without such a column", (tables(_TEXTS), _TALKS, _TEXT)),
-        Example("conversations in parts, which verl leaves as they are", (tables(_PARTS, _EMPTY), _TALKS, _TEXT)),
-        Example("an empty column beside conversations", (tables(_TEXTS, _EMPTY), _TALKS, _TEXT), "has a column images, but /models/qwen has no processor"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "conversations in parts, which verl leaves as they are", (tables(_PARTS, _EMPTY), _TALKS, _TEXT)
+        ),
+        Example(
+            "an empty column beside conversations",
+            (tables(_TEXTS, _EMPTY), _TALKS, _TEXT),
+            "has a column images, but /models/qwen has no processor",
+        ),
+    ]
+
+
+@check("DATA110", phase="first batch", requires={"LOAD101"}, examples=_examples, since="0.2")
 def media_without_processor(
     tables: DataTables,
     demands: DataDemands | Unknown,
@@ -56,13 +74,14 @@ def media_without_processor(
 
     ## Why it matters
 
-    verl needs the model's processor for the first row that has such a value: `processor is needed to process multimodal data`. A
-    model of text has none. The SFT trainer needs it for every row of a table that has such a column, even an empty one.
+    verl needs the model's processor for the first row that has such a value: `processor is needed to process
+    multimodal data`. A model of text has none. The SFT trainer needs it for every row of a table that has
+    such a column, even an empty one.
 
     ## How to fix
 
-    Use a model that takes this input, or set `data.image_key`, `data.video_key` or `data.audio_key` to a column that does not exist.
-    For the SFT trainer, these keys need a plus sign; or remove the column.
+    Use a model that takes this input, or set `data.image_key`, `data.video_key` or `data.audio_key` to a
+    column that does not exist. For the SFT trainer, these keys need a plus sign; or remove the column.
     """
     if model.has_processor:
         return

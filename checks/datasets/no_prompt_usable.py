@@ -1,4 +1,4 @@
-"""DATA114: no prompt of the training data can be used: the chat template refuses them, or all are too long."""
+"""DATA114: no training prompt is usable: the chat template refuses them, or all are too long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from verl_doctor.toolkit.rule import (
     check,
 )
 
-_TEMPLATE = ChatTemplate("/models/gemma", "/models/gemma/tokenizer_config.json")
+_TEMPLATE = ChatTemplate(folder="/models/gemma", found_in="/models/gemma/tokenizer_config.json")
 _REFUSED = RenderedPrompts(7473, refused="System role not supported")
 _LONG = RenderedPrompts(7473, shortest=31)
 
@@ -37,22 +37,51 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return f"{own} may build prompts without a template" if own else None
 
 
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "prompts that are left in",
+            (*configured(f"++{PROMPT}=16", f"++{FILTER}=False"), tables(), _TEMPLATE, _LONG),
+        ),
+        Example(
+            "prompts that may be short enough",
+            (*configured(f"++{PROMPT}=31", f"++{FILTER}=True"), tables(), _TEMPLATE, _LONG),
+        ),
+        Example(
+            "an own data set", (*configured("++data.custom_cls.path=mine.py"), tables(), _TEMPLATE, _REFUSED)
+        ),
+        Example(
+            "a job that only validates",
+            (*configured("++trainer.val_only=True"), tables(), _TEMPLATE, _REFUSED),
+        ),
+        Example(
+            "another trainer",
+            (replace(configured()[0], program="/home/me/train.py"), tables(), _TEMPLATE, _REFUSED),
+        ),
+        Example(
+            "prompts that are all too long",
+            (*configured(f"++{PROMPT}=30", f"++{FILTER}=True"), tables(), _TEMPLATE, _LONG),
+            "all 7473 training prompts have more than data.max_prompt_length=30 tokens: at least 31",
+        ),
+        Example(
+            "a template that refuses them",
+            (*configured(), tables(), _TEMPLATE, _REFUSED),
+            (
+                "the chat template in /models/gemma/tokenizer_config.json refuses the training prompts: "
+                "System role not supported"
+            ),
+        ),
+    ]
+
+
 @check(
     "DATA114",
     phase="workers",
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103", "DATA104", "DATA105", "LOAD117"),
-    examples=lambda: [
-        Example("prompts that are left in", (*configured(f"++{PROMPT}=16", f"++{FILTER}=False"), tables(), _TEMPLATE, _LONG)),
-        Example("prompts that may be short enough", (*configured(f"++{PROMPT}=31", f"++{FILTER}=True"), tables(), _TEMPLATE, _LONG)),
-        Example("an own data set", (*configured("++data.custom_cls.path=mine.py"), tables(), _TEMPLATE, _REFUSED)),
-        Example("a job that only validates", (*configured("++trainer.val_only=True"), tables(), _TEMPLATE, _REFUSED)),
-        Example("another trainer", (replace(configured()[0], program="/home/me/train.py"), tables(), _TEMPLATE, _REFUSED)),
-        Example("prompts that are all too long", (*configured(f"++{PROMPT}=30", f"++{FILTER}=True"), tables(), _TEMPLATE, _LONG), "all 7473 training prompts have more than data.max_prompt_length=30 tokens: at least 31"),
-        Example("a template that refuses them", (*configured(), tables(), _TEMPLATE, _REFUSED), "the chat template in /models/gemma/tokenizer_config.json refuses the training prompts: System role not supported"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def no_prompt_usable(
     configuration: Configuration, tables: DataTables, template: ChatTemplate, prompts: RenderedPrompts
 ) -> Iterator[Finding]:
@@ -60,15 +89,16 @@ def no_prompt_usable(
 
     ## Why it matters
 
-    Some templates refuse a system message, or roles that do not alternate: `System role not supported`. verl then
-    generates nothing for such a prompt. With `data.filter_overlong_prompts=True`, it leaves out prompts with more tokens than
-    `data.max_prompt_length`, and those that the template refuses. Where none is left, the job ends with `num_samples should be a
-    positive integer value, but got num_samples=0`. The tokens are counted without the tokenizer: there may be more, but not fewer.
+    Some templates refuse a system message, or roles that do not alternate: `System role not supported`. verl
+    then generates nothing for such a prompt. With `data.filter_overlong_prompts=True`, it leaves out prompts
+    with more tokens than `data.max_prompt_length`, and those that the template refuses. Where none is left,
+    the job ends with `num_samples should be a positive integer value, but got num_samples=0`. The tokens are
+    counted without the tokenizer: there may be more, but not fewer.
 
     ## How to fix
 
-    Put the system message into the first message of the user when you generate the data, use the tokenizer of another model,
-    or raise `data.max_prompt_length`.
+    Put the system message into the first message of the user when you generate the data, use the tokenizer of
+    another model, or raise `data.max_prompt_length`.
     """
     filters = configuration.get(FILTER) is True
     if prompts.refused:
@@ -88,18 +118,27 @@ def no_prompt_usable(
     if filters and most is not None and prompts.shortest > most:
         word = configuration.override_of(PROMPT)
         yield Finding(
-            f"all {prompts.rows} training prompts have more than {PROMPT}={int(most)} tokens: at least {prompts.shortest}",
-            Evidence(f"{PROMPT}={int(most)}", f"a length that some prompts have; the shortest has {prompts.shortest} tokens or more"),
+            (
+                f"all {prompts.rows} training prompts have more than {PROMPT}={int(most)} tokens: at least "
+                f"{prompts.shortest}"
+            ),
+            Evidence(
+                f"{PROMPT}={int(most)}",
+                f"a length that some prompts have; the shortest has {prompts.shortest} tokens or more",
+            ),
             location=place(word) if word else None,
             remedy=f"raise {PROMPT}",
             subject=Subject("setting", PROMPT),
             stops=(EVERY_JOB,),
             **healed("DATA114", _correction(configuration, prompts)),
-        )  # fmt: skip
+        )
 
 
 def _correction(configuration: Configuration, prompts: RenderedPrompts) -> Correction | None:
-    """verl's default, where the shortest prompt has at most half of it: its tokens are counted without the tokenizer."""
+    """verl's default, if the shortest prompt has at most half of it.
+
+    The prompt's tokens are counted without the tokenizer.
+    """
     default = configuration.default(PROMPT)
     if not isinstance(default, int) or 2 * prompts.shortest > default:
         return None

@@ -29,7 +29,14 @@ _OF_VERL = re.compile(r"(?:^|/)verl[./](?:trainer|experimental)[./]")
 _SINGLE = "single_turn_agent"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 # The user's own code, and tools, which may add fields.
-_OWN = ("data.custom_cls.path", "data.datagen.path", "actor_rollout_ref.rollout.agent.agent_loop_manager_class", "actor_rollout_ref.rollout.agent.agent_loop_config_path", "reward.reward_manager.module.path", "actor_rollout_ref.model.external_lib")  # fmt: skip
+_OWN = (
+    "data.custom_cls.path",
+    "data.datagen.path",
+    "actor_rollout_ref.rollout.agent.agent_loop_manager_class",
+    "actor_rollout_ref.rollout.agent.agent_loop_config_path",
+    "reward.reward_manager.module.path",
+    "actor_rollout_ref.model.external_lib",
+)
 _AS_STORED = frozenset(
     {"Value", "Sequence", "List", "LargeList", "ClassLabel"}
 )  # features of `datasets` that leave values as they are
@@ -48,14 +55,24 @@ _KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
 )
 _TEXT = "ground_truth"
 _REWARD = RewardFunction(
-    "reward.custom_reward_function", "/home/me/reward.py", "compute_score", "there", True
+    key="reward.custom_reward_function",
+    path="/home/me/reward.py",
+    name="compute_score",
+    state="there",
+    defined=True,
 )
 
 
 def _reading(parameter: str, name: str, *, is_item: bool = True) -> RewardFunction:
     key, path, function = _REWARD.key, _REWARD.path, _REWARD.name
     return RewardFunction(
-        key, path, function, "there", True, (function,), (Read(parameter, name, 7, is_item),)
+        key=key,
+        path=path,
+        name=function,
+        state="there",
+        defined=True,
+        names=(function,),
+        reads=(Read(parameter=parameter, name=name, line=7, is_item=is_item),),
     )
 
 
@@ -65,7 +82,7 @@ def _own_program() -> Configuration:
 
 
 def _started(program: str) -> Launch:
-    return Launch((), command=Command(program, (), "run.sh", 2))
+    return Launch((), command=Command(module=program, words=(), path="run.sh", line=2))
 
 
 def _json() -> DataTables:
@@ -88,34 +105,79 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return None if managers <= set(_MANAGERS) else "the reward manager may catch what the function raises"
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("fields of the rows", (*configured(), tables(), _reading("extra_info", "split"))),
+        Example("a field that verl adds", (*configured(), tables(), _reading("extra_info", "num_turns"))),
+        Example("a method of texts", (*configured(), tables(), _reading(_TEXT, "strip", is_item=False))),
+        Example(
+            "a ground truth of unknown type",
+            (*configured(), tables(Column(name="reward_model", kind="")), _reading(_TEXT, "answer")),
+        ),
+        Example(
+            "a manager that catches exceptions",
+            (*configured("+reward.reward_manager.name=limited"), tables(), _reading(_TEXT, "answer")),
+        ),
+        Example(
+            "a job that only validates",
+            (*configured("++trainer.val_only=True"), tables(), _reading("extra_info", "level")),
+        ),
+        Example("a program of the user's own", (_own_program(), tables(), _reading("extra_info", "level"))),
+        Example(
+            "a program of the user's own that starts verl's",
+            (*configured(), tables(), _reading("extra_info", "level"), _started("/home/me/train.py")),
+        ),
+        Example(
+            "verl's program by its file",
+            (*configured(), tables(), _reading("extra_info", "level"), _started("verl/trainer/main_ppo.py")),
+            "reads extra_info['level']",
+        ),
+        Example(
+            "a JSON file, of which other rows may have more fields",
+            (*configured(), _json(), _reading("extra_info", "level")),
+        ),
+        Example(
+            "texts that datasets turns into objects",
+            (*configured(), tables(features=("Json", "Value")), _reading(_TEXT, "answer")),
+        ),
+        Example(
+            "a method of NumPy's arrays",
+            (
+                *configured(),
+                tables(Column(name="reward_model", kind="struct<ground_truth: list<string>>")),
+                _reading(_TEXT, "tolist", is_item=False),
+            ),
+        ),
+        Example(
+            "a field that the rows do not have",
+            (*configured(), tables(), _reading("extra_info", "level")),
+            "reads extra_info['level'], but extra_info has index, split",
+        ),
+        Example(
+            "a text taken for a dictionary",
+            (*configured(), tables(), _reading(_TEXT, "answer")),
+            "reads ground_truth['answer'], but ground_truth is text",
+        ),
+        Example(
+            "a number taken for a text",
+            (
+                *configured(),
+                tables(Column(name="reward_model", kind="struct<ground_truth: int64, style: string>")),
+                _reading(_TEXT, "strip", is_item=False),
+            ),
+            "reads ground_truth.strip, but ground_truth is a number",
+        ),
+    ]
+
+
 @check(
     "DATA112",
     phase="first batch",
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103", "CFG122", "CFG126", "DATA104", "DATA105"),
-    examples=lambda: [
-        Example("fields of the rows", (*configured(), tables(), _reading("extra_info", "split"))),
-        Example("a field that verl adds", (*configured(), tables(), _reading("extra_info", "num_turns"))),
-        Example("a method of texts", (*configured(), tables(), _reading(_TEXT, "strip", is_item=False))),
-        Example("a ground truth of unknown type", (*configured(), tables(Column("reward_model", "")), _reading(_TEXT, "answer"))),
-        Example("a manager that catches exceptions", (*configured("+reward.reward_manager.name=limited"), tables(), _reading(_TEXT, "answer"))),
-        Example("a job that only validates", (*configured("++trainer.val_only=True"), tables(), _reading("extra_info", "level"))),
-        Example("a program of the user's own", (_own_program(), tables(), _reading("extra_info", "level"))),
-        Example("a program of the user's own that starts verl's", (*configured(), tables(), _reading("extra_info", "level"), _started("/home/me/train.py"))),
-        Example("verl's program by its file", (*configured(), tables(), _reading("extra_info", "level"), _started("verl/trainer/main_ppo.py")), "reads extra_info['level']"),
-        Example("a JSON file, of which other rows may have more fields", (*configured(), _json(), _reading("extra_info", "level"))),
-        Example("texts that datasets turns into objects", (*configured(), tables(features=("Json", "Value")), _reading(_TEXT, "answer"))),
-        Example("a method of NumPy's arrays", (*configured(), tables(Column("reward_model", "struct<ground_truth: list<string>>")), _reading(_TEXT, "tolist", is_item=False))),
-        Example("a field that the rows do not have", (*configured(), tables(), _reading("extra_info", "level")), "reads extra_info['level'], but extra_info has index, split"),
-        Example("a text taken for a dictionary", (*configured(), tables(), _reading(_TEXT, "answer")), "reads ground_truth['answer'], but ground_truth is text"),
-        Example(
-            "a number taken for a text",
-            (*configured(), tables(Column("reward_model", "struct<ground_truth: int64, style: string>")), _reading(_TEXT, "strip", is_item=False)),
-            "reads ground_truth.strip, but ground_truth is a number",
-        ),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def reward_reads_other_rows(
     tables: DataTables, reward: RewardFunction, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -123,13 +185,15 @@ def reward_reads_other_rows(
 
     ## Why it matters
 
-    verl calls it with the row's `data_source`, `reward_model.ground_truth` and `extra_info`, in the types that the table has: a JSON
-    text stays a text. The first answer then ends the job: `KeyError`, `string indices must be integers`, or `'int' object has no
-    attribute 'strip'`. Only what the function reads for every row counts.
+    verl calls it with the row's `data_source`, `reward_model.ground_truth` and `extra_info`, in the types
+    that the table has: a JSON text stays a text. The first answer then ends the job: `KeyError`, `string
+    indices must be integers`, or `'int' object has no attribute 'strip'`. Only what the function reads for
+    every row counts.
 
     ## How to fix
 
-    Write the field when you generate the data, or read what the rows have; `extra_info.get(...)` returns None for a field that is missing.
+    Write the field when you generate the data, or read what the rows have; `extra_info.get(...)` returns None
+    for a field that is missing.
     """
     trained = tables.of("train", "named")
     if any(_is_uncertain(table) for table in trained) or _starts_otherwise(launch):
@@ -151,7 +215,10 @@ def reward_reads_other_rows(
 
 
 def _is_uncertain(table: Table) -> bool:
-    """Return whether agents may add fields, whether other rows may have more than the first ones, and whether `datasets` converts values."""
+    """Return whether it is uncertain which fields and values the rows have.
+
+    Agents may add fields, other rows may have more than the first ones, or `datasets` converts values.
+    """
     return bool(
         set(table.agents) - {_SINGLE} or table.file.kind != "parquet" or set(table.features) - _AS_STORED
     )
@@ -164,7 +231,7 @@ def _starts_otherwise(launch: Launch | Unknown) -> bool:
 
 
 def _problem(read: Read, reward_model: str, extra: str) -> str:
-    """What the argument is instead of what is read of it; "" if it may have that, or if its type is not known."""
+    """What the argument is instead of what is read of it; "" if it may have that or its type is unknown."""
     kind = {"solution_str": "string", _TEXT: fields(reward_model).get(_TEXT, ""), "extra_info": extra}.get(
         read.parameter, ""
     )

@@ -23,12 +23,14 @@ _ALIGNS = replace(DEMANDS, aligns=True)
 _LISTED = configured("data.train_files=[/data/train.parquet,/data/other.parquet]")
 
 
-def _two(kind: str, *, name: str = "extra_info", role: Role = "train", rows: int = 10, features: str = "Value") -> DataTables:  # fmt: skip
+def _two(
+    kind: str, *, name: str = "extra_info", role: Role = "train", rows: int = 10, features: str = "Value"
+) -> DataTables:
     """Two tables of a role, of which one has a column of this type."""
     other = replace(
         TABLE,
         file=replace(TRAIN, path="/data/other.parquet", role=role, named_by=_KEYS.get(role, "")),
-        columns=(*(column for column in TABLE.columns if column.name != name), Column(name, kind)),
+        columns=(*(column for column in TABLE.columns if column.name != name), Column(name=name, kind=kind)),
         rows=rows,
         features=(features,),
     )
@@ -46,13 +48,12 @@ def _three(*kinds: str, first: str = "struct<index: int64>") -> DataTables:
     )
 
 
-@check(
-    "DATA113",
-    phase="workers",
-    requires=("DATA101", "DATA102", "DATA103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the same columns", (_two("struct<split: string, index: int64>"), _ALIGNS, *_LISTED)),
-        Example("another field in a dictionary", (_two("struct<index: int64, level: string>"), _ALIGNS, *_LISTED)),
+        Example(
+            "another field in a dictionary", (_two("struct<index: int64, level: string>"), _ALIGNS, *_LISTED)
+        ),
         Example("an empty field", (_two("struct<index: null, split: string>"), _ALIGNS, *_LISTED)),
         Example("a column that one of them lacks", (_two("string", name="ability"), _ALIGNS, *_LISTED)),
         Example("a table without rows", (_two("string", rows=0), _ALIGNS, *_LISTED)),
@@ -60,23 +61,40 @@ def _three(*kinds: str, first: str = "struct<index: int64>") -> DataTables:
         Example("features that convert values", (_two("string", features="Json"), _ALIGNS, *_LISTED)),
         Example("a type that may be the same", (_two("large_list<string>"), _ALIGNS, *_LISTED)),
         Example("a verl that reads files with pandas", (_two("string"), DEMANDS, *_LISTED)),
-        Example("a pattern, whose files are converted", (_two("string"), _ALIGNS, *configured("data.train_files=/data/*.parquet"))),
+        Example(
+            "a pattern, whose files are converted",
+            (_two("string"), _ALIGNS, *configured("data.train_files=/data/*.parquet")),
+        ),
         Example(
             "a number and a text",
             (_two("struct<index: string, split: string>"), _ALIGNS, *_LISTED),
             "extra_info.index is int64 in /data/train.parquet and string in /data/other.parquet",
         ),
-        Example("fields that the first table has neither of", (_three("struct<level: int64>", "struct<level: string>"), _ALIGNS, *_LISTED)),
-        Example("an empty column, and two types", (_three("int64", "string", first="null"), _ALIGNS, *_LISTED), "extra_info is int64 in"),
+        Example(
+            "fields that the first table has neither of",
+            (_three("struct<level: int64>", "struct<level: string>"), _ALIGNS, *_LISTED),
+        ),
+        Example(
+            "an empty column, and two types",
+            (_three("int64", "string", first="null"), _ALIGNS, *_LISTED),
+            "extra_info is int64 in",
+        ),
         Example("a dictionary and a text", (_two("string"), _ALIGNS, *_LISTED), "extra_info is struct<"),
         Example(
             "messages of other fields",
-            (_two("list<struct<content: string, role: string, name: string>>", name="prompt"), _ALIGNS, *_LISTED),
+            (
+                _two("list<struct<content: string, role: string, name: string>>", name="prompt"),
+                _ALIGNS,
+                *_LISTED,
+            ),
             "prompt is list<struct<content: string, role: string>> in",
         ),
-    ],
-    since="0.2",
-)  # fmt: skip
+    ]
+
+
+@check(
+    "DATA113", phase="workers", requires=("DATA101", "DATA102", "DATA103"), examples=_examples, since="0.2"
+)
 def tables_disagree(
     tables: DataTables, demands: DataDemands, configuration: Configuration
 ) -> Iterator[Finding]:
@@ -84,10 +102,11 @@ def tables_disagree(
 
     ## Why it matters
 
-    verl joins the files of `data.train_files`, and those of `data.val_files`, with `datasets.concatenate_datasets`.
-    It fills in a column that a file lacks, but refuses one that has another type, after Ray has started: `The
-    features can't be aligned because the key ... has unexpected type`. Within a dictionary, this applies to each field.
-    Within a list of dictionaries, all fields have to be the same.
+    verl joins the files of `data.train_files`, and those of `data.val_files`, with
+    `datasets.concatenate_datasets`. It fills in a column that a file lacks, but refuses one that has another
+    type, after Ray has started: `The features can't be aligned because the key ... has unexpected type`.
+    Within a dictionary, this applies to each field. Within a list of dictionaries, all fields have to be the
+    same.
 
     ## How to fix
 
@@ -104,12 +123,16 @@ def tables_disagree(
         for first, second, name, kind, other_kind in _disagreements(read):
             yield Finding(
                 f"{name} is {kind[:60]} in {first.file.path} and {other_kind[:60]} in {second.file.path}",
-                Evidence(f"{name}: {other_kind[:200]}", f"{name}: {kind[:200]}, as in {first.file.path}", second.file.path),
+                Evidence(
+                    f"{name}: {other_kind[:200]}",
+                    f"{name}: {kind[:200]}, as in {first.file.path}",
+                    second.file.path,
+                ),
                 location=location(second.file),
                 remedy=f"generate both files of {key} with the same types",
                 subject=Subject("column", name, second.file.path),
                 stops=(EVERY_JOB,),
-            )  # fmt: skip
+            )
             break  # datasets reports one
 
 
@@ -123,7 +146,10 @@ def _is_certain(table: Table) -> bool:
 
 
 def _disagreements(read: Sequence[Table]) -> Iterator[tuple[Table, Table, str, str, str]]:
-    """Yield two tables, the name of what cannot be aligned, and its type in both. The first type of a column that is not null counts."""
+    """Yield two tables, the name of what cannot be aligned, and its type in both.
+
+    The first type of a column that is not null counts.
+    """
     first: dict[str, tuple[Table, str]] = {}
     for table in read:
         for column in table.columns:

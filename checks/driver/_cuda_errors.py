@@ -1,6 +1,7 @@
 """What the driver's error codes mean for a training job, and the remedies.
 
-The codes and names are those of `CUresult` in CUDA's `cuda.h` (https://docs.nvidia.com/cuda/cuda-driver-api, CUDA 13).
+The codes and names are those of `CUresult` in CUDA's `cuda.h` (https://docs.nvidia.com/cuda/cuda-driver-api,
+CUDA 13).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ class CudaError(NamedTuple):
 
 
 _FABRIC = (
-    "run nvidia-fabricmanager on the host, in exactly the driver's version (systemctl status nvidia-fabricmanager); "
-    "in a container or on a rented machine, ask the operator or use another host"
+    "run nvidia-fabricmanager on the host, in exactly the driver's version (systemctl status "
+    "nvidia-fabricmanager); in a container or on a rented machine, ask the operator or use another host"
 )
 _DEVICES = (
     "start the container with /dev/nvidia* (docker run --gpus all; in Kubernetes a limit on nvidia.com/gpu)"
@@ -49,7 +50,10 @@ CUDA_ERRORS = {
     304: CudaError(
         "CUDA_ERROR_OPERATING_SYSTEM",
         "a call to the operating system failed",
-        "load nvidia-uvm and create its device file (nvidia-modprobe -u -c 0), and check the limits (ulimit -a)",
+        (
+            "load nvidia-uvm and create its device file (nvidia-modprobe -u -c 0), and check the limits "
+            "(ulimit -a)"
+        ),
     ),
     802: CudaError("CUDA_ERROR_SYSTEM_NOT_READY", "the fabric between the GPUs is not set up", _FABRIC),
     803: CudaError(
@@ -60,7 +64,10 @@ CUDA_ERRORS = {
     804: CudaError(
         "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
         "libcuda comes from CUDA's compat folder, which only works on data-centre GPUs",
-        "remove the compat folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, and install a newer driver if necessary",
+        (
+            "remove the compat folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, and install a newer "
+            "driver if necessary"
+        ),
     ),
     805: CudaError("CUDA_ERROR_MPS_CONNECTION_FAILED", "the MPS daemon does not respond", _MPS),
     806: CudaError("CUDA_ERROR_MPS_RPC_FAILURE", "the MPS server does not respond", _MPS),

@@ -11,10 +11,13 @@ from verl_doctor.toolkit.facts import Absent, Broken, Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-# By NVML's message. A container loses its devices when systemd is reloaded: NVIDIA/nvidia-container-toolkit#48.
+# By NVML's message. A container loses its devices when systemd is reloaded:
+# NVIDIA/nvidia-container-toolkit#48.
 _REMEDIES = {
     "version mismatch": "reboot: the driver's libraries and its kernel module have different versions",
-    "Unknown Error": "restart the container, which has lost its devices; outside a container, look for NVRM in dmesg",
+    "Unknown Error": (
+        "restart the container, which has lost its devices; outside a container, look for NVRM in dmesg"
+    ),
     "Permissions": "give this user or container permission to open /dev/nvidia* (see ls -l /dev/nvidia*)",
     "Driver Not Loaded": "load the kernel module: modprobe nvidia; if that fails, build it for this kernel",
     "capability 'utility'": "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility",
@@ -30,26 +33,35 @@ _NO_GPU = Absent("there is no NVIDIA GPU here")
 
 
 def _applies(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Unknown | None:
-    """Why the rule does not apply; None if NVML answered, or if there are GPUs that it should have reported."""
+    """Why the rule does not apply; None if NVML answered, or if there are GPUs it should have reported."""
     if isinstance(gpus, (Absent, Broken)):
         return gpus
     return gpus if isinstance(gpus, Unknown) and isinstance(nodes, Unknown) else None
 
 
-@check(
-    "CUDA140",
-    phase="workers",
-    applies=_applies,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("eight GPUs that answer", (node(),)),
         Example("another driver was installed", (Gpus(refused=_MISMATCH),), "version mismatch"),
         Example("a container that has lost its devices", (Gpus(refused="Unknown Error"),), "Unknown Error"),
-        Example("the driver hangs", (Gpus(refused="NVML was queried, and it did not end within 8 s"),), "did not end within 8 s"),
+        Example(
+            "the driver hangs",
+            (Gpus(refused="NVML was queried, and it did not end within 8 s"),),
+            "did not end within 8 s",
+        ),
         Example("no GPU", ((Gpus, _NO_GPU), (GpuNodes, _NO_GPU))),
-        Example("a container without NVML", ((Gpus, _NO_LIBRARY), _NODES), "NVML reports nothing about the 2 GPUs here: there is no libnvidia-ml.so.1"),
-        Example("the query ended without a result", ((Gpus, _NO_ANSWER), _NODES), "status 0 before it responded"),
-    ],
-)  # fmt: skip
+        Example(
+            "a container without NVML",
+            ((Gpus, _NO_LIBRARY), _NODES),
+            "NVML reports nothing about the 2 GPUs here: there is no libnvidia-ml.so.1",
+        ),
+        Example(
+            "the query ended without a result", ((Gpus, _NO_ANSWER), _NODES), "status 0 before it responded"
+        ),
+    ]
+
+
+@check("CUDA140", phase="workers", applies=_applies, examples=_examples)
 def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
     """The NVIDIA driver does not respond.
 
@@ -83,7 +95,10 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
 
 
 def _unknown_gpus(gpus: Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
-    """Yield a finding for GPUs about which nothing is known. A failure of the doctor itself proves nothing about the driver."""
+    """Yield a finding for GPUs about which nothing is known.
+
+    A failure of the doctor itself proves nothing about the driver.
+    """
     if isinstance(nodes, Unknown):
         return
     why, is_missing = gpus.reason, gpus.kind == "no library"

@@ -20,20 +20,36 @@ _SHOWN = 6
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)")
 _OLD = Gpus(driver="550.54.15", cuda="12.4")
 _NEW = Gpus(driver="580.159.04", cuda="13.0")
-_NONE = Extensions((), 0)
-_THIRTEEN = TorchBuild("/env/torch", "2.11.0+cu130", cuda="13.0", cxx11_abi=True)
+_NONE = Extensions(extensions=(), looked_at=0)
+_THIRTEEN = TorchBuild(folder="/env/torch", version="2.11.0+cu130", cuda="13.0", cxx11_abi=True)
 
 
-@check(
-    "CUDA114",
-    phase="workers",
-    examples=lambda: [
-        Example("the driver is newer", (_NEW, _THIRTEEN, CudaWheels(()), Extensions((FLASH,), 1))),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "the driver is newer",
+            (_NEW, _THIRTEEN, CudaWheels(()), Extensions(extensions=(FLASH,), looked_at=1)),
+        ),
         Example("an older minor version of the same CUDA", (_OLD, TORCH, CudaWheels(()), _NONE)),
-        Example("torch for a newer CUDA", (_OLD, _THIRTEEN, CudaWheels(()), _NONE), "torch 2.11.0+cu130 needs CUDA 13"),
-        Example("wheels for a newer CUDA", (_OLD, TORCH, CudaWheels((CudaWheel("nvidia-cuda-runtime", "13.0.96", 13),)), _NONE), "nvidia-cuda-runtime 13.0.96 needs CUDA 13"),
-    ],
-)  # fmt: skip
+        Example(
+            "torch for a newer CUDA",
+            (_OLD, _THIRTEEN, CudaWheels(()), _NONE),
+            "torch 2.11.0+cu130 needs CUDA 13",
+        ),
+        Example(
+            "wheels for a newer CUDA",
+            (
+                _OLD,
+                TORCH,
+                CudaWheels((CudaWheel(name="nvidia-cuda-runtime", version="13.0.96", cuda=13),)),
+                _NONE,
+            ),
+            "nvidia-cuda-runtime 13.0.96 needs CUDA 13",
+        ),
+    ]
+
+
+@check("CUDA114", phase="workers", examples=_examples)
 def driver_older_than_cuda(
     gpus: Gpus,
     torch: TorchBuild | Unknown,
@@ -61,10 +77,16 @@ def driver_older_than_cuda(
     for wanted in sorted(number for number in users if number > serves):
         names = users[wanted]
         yield Finding(
-            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} CUDA {wanted}, but the driver supports only CUDA up to {gpus.cuda}",
+            (
+                f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} CUDA {wanted}, but the "
+                f"driver supports only CUDA up to {gpus.cuda}"
+            ),
             Evidence(
                 found=f"driver {gpus.driver}, CUDA {gpus.cuda}",
-                wanted=f"driver {MINIMUM_DRIVER.get(wanted, 'for')} or newer for CUDA {wanted} (NVIDIA's table, as of 2026-11)"
+                wanted=(
+                    f"driver {MINIMUM_DRIVER.get(wanted, 'for')} or newer for CUDA {wanted} (NVIDIA's "
+                    "table, as of 2026-11)"
+                )
                 if wanted in MINIMUM_DRIVER
                 else f"a driver for CUDA {wanted}",
                 read_from="NVML",
@@ -78,7 +100,7 @@ def driver_older_than_cuda(
 def _users(
     torch: TorchBuild | Unknown, cuda_wheels: CudaWheels | Unknown, extensions: Extensions | Unknown
 ) -> dict[int, list[str]]:
-    """What needs each CUDA: torch first, then packages by the runtime that they name, then the wheels of the runtime."""
+    """What needs each CUDA: torch, then packages by the runtime they name, then the runtime's wheels."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     if not isinstance(torch, Unknown) and torch.cuda and (number := major(torch.cuda)):
         found[number][f"torch {torch.version}"] = None

@@ -11,18 +11,23 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 _SLOW = 1.0  # seconds; with persistence mode it is a few hundredths
 
 
-@check(
-    "CUDA150",
-    severity="info",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("persistence mode", (node(seconds=0.03),)),
-        Example("persistence mode is off, but another program keeps the GPUs open", (node(healthy(persistence=False), seconds=0.04),)),
+        Example(
+            "persistence mode is off, but another program keeps the GPUs open",
+            (node(healthy(persistence=False), seconds=0.04),),
+        ),
         Example("many GPUs that take long although persistence mode is on", (node(seconds=1.4),)),
-        Example("a laptop, whose GPU sleeps", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", persistence=False), seconds=1.9),)),
+        Example(
+            "a laptop, whose GPU sleeps",
+            (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", persistence=False), seconds=1.9),),
+        ),
         Example("persistence mode is off", (node(healthy(persistence=False), seconds=2.31),), "2.3 s"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("CUDA150", severity="info", requires={"CUDA140"}, examples=_examples)
 def driver_opens_slowly(gpus: Gpus) -> Iterator[Finding]:
     """The driver initialises the GPUs again for each program.
 

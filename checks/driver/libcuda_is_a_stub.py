@@ -11,19 +11,19 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _SHELL = JobVariables()
-_SCRIPT = JobVariables({"LD_LIBRARY_PATH": STUBS}, {"LD_LIBRARY_PATH": ("/home/me/run.sh", 4)})
+_SCRIPT = JobVariables(values={"LD_LIBRARY_PATH": STUBS}, places={"LD_LIBRARY_PATH": ("/home/me/run.sh", 4)})
 
 
-@check(
-    "CUDA102",
-    requires={"CUDA101"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the driver's library", (machine(OWN), _SHELL)),
         Example("a stub comes after the driver's library", (machine(OWN, STUB), _SHELL)),
         Example("a stub comes first", (machine(STUB, OWN), _SHELL), f"{STUBS}/libcuda.so.1 is a stub"),
         Example("a launch script puts a stub first", (machine(STUB, OWN), _SCRIPT), "is a stub"),
-    ],
-)
+    ]
+
+
+@check("CUDA102", requires={"CUDA101"}, examples=_examples)
 def libcuda_is_a_stub(libcuda: LibCuda, job: JobVariables | Unknown) -> Iterator[Finding]:
     """A stub would be loaded instead of the driver's library.
 

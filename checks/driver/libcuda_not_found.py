@@ -13,18 +13,34 @@ _UNREACHED = replace(OWN, how="", entry="")
 _CUT_OFF = replace(OWN, how="LD_LIBRARY_PATH", trouble="damaged")
 
 
-@check(
-    "CUDA101",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the loader's cache has it", (machine(OWN),)),
-        Example("a file for another processor is skipped", (machine(replace(OWN, trouble="for another processor"), OWN),)),
-        Example("its folder is not searched", (machine(elsewhere=(_UNREACHED,)),), f"{FOLDER}, where the driver's is"),
-        Example("a container with devices but without the library", (machine(),), "this machine has NVIDIA devices but no libcuda.so.1"),
+        Example(
+            "a file for another processor is skipped",
+            (machine(replace(OWN, trouble="for another processor"), OWN),),
+        ),
+        Example(
+            "its folder is not searched",
+            (machine(elsewhere=(_UNREACHED,)),),
+            f"{FOLDER}, where the driver's is",
+        ),
+        Example(
+            "a container with devices but without the library",
+            (machine(),),
+            "this machine has NVIDIA devices but no libcuda.so.1",
+        ),
         Example("only a stub exists", (machine(elsewhere=(STUB,)),), "no libcuda.so.1 of the driver"),
-        Example("the link leads nowhere", (machine(replace(OWN, trouble="dangling link")),), "no libcuda.so.1 of the driver"),
+        Example(
+            "the link leads nowhere",
+            (machine(replace(OWN, trouble="dangling link")),),
+            "no libcuda.so.1 of the driver",
+        ),
         Example("a truncated file", (machine(_CUT_OFF, OWN),), "is damaged"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("CUDA101", examples=_examples)
 def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
     """The job would find no libcuda.
 
@@ -76,7 +92,10 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
         yield Finding(
             f"this machine has NVIDIA devices but no {SONAME}" + (" of the driver" if present else ""),
             Evidence(present or "no such file", "the driver's library"),
-            remedy="start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility; outside a container, install the driver's libraries",
+            remedy=(
+                "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility; outside a container, "
+                "install the driver's libraries"
+            ),
             stops=(EVERY_JOB,),
             phase="workers",
             subject=Subject("library", SONAME),

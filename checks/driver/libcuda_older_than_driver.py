@@ -26,20 +26,38 @@ _NOT_QUERIED = (CudaInit, Unknown(""))
 _NEWER = replace(COMPAT, version="590.44.01", real="/usr/local/cuda/compat/libcuda.so.590.44.01")
 
 
-@check(
-    "CUDA103",
-    requires={"CUDA101"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("of the driver's version", (machine(OWN), _NOT_QUERIED)),
-        Example("a compat folder exists, but nothing points to it", (machine(OWN, elsewhere=(replace(COMPAT, how=""),)), _NOT_QUERIED)),
+        Example(
+            "a compat folder exists, but nothing points to it",
+            (machine(OWN, elsewhere=(replace(COMPAT, how=""),)), _NOT_QUERIED),
+        ),
         Example("a newer library from compat, as intended", (machine(_NEWER, OWN), _NOT_QUERIED)),
-        Example("an older library that works anyway", (machine(COMPAT, OWN), CudaInit(replace(WORKS, file=COMPAT.real)))),
+        Example(
+            "an older library that works anyway",
+            (machine(COMPAT, OWN), CudaInit(replace(WORKS, file=COMPAT.real))),
+        ),
         Example("the kernel does not report its version", (machine(COMPAT, driver=""), _NOT_QUERIED)),
-        Example("compat first", (machine(COMPAT, OWN), _NOT_QUERIED), f"libcuda 580.95.05 would be loaded with driver {DRIVER}"),
-        Example("an image's ld.so.conf leads to compat", (machine(replace(COMPAT, how="ld.so.cache"), OWN), _NOT_QUERIED), "580.95.05"),
-        Example("compat second does no harm", (machine(OWN, COMPAT), CudaInit(WORKS)), f"{COMPAT_FOLDER} is searched"),
-    ],
-)  # fmt: skip
+        Example(
+            "compat first",
+            (machine(COMPAT, OWN), _NOT_QUERIED),
+            f"libcuda 580.95.05 would be loaded with driver {DRIVER}",
+        ),
+        Example(
+            "an image's ld.so.conf leads to compat",
+            (machine(replace(COMPAT, how="ld.so.cache"), OWN), _NOT_QUERIED),
+            "580.95.05",
+        ),
+        Example(
+            "compat second does no harm",
+            (machine(OWN, COMPAT), CudaInit(WORKS)),
+            f"{COMPAT_FOLDER} is searched",
+        ),
+    ]
+
+
+@check("CUDA103", requires={"CUDA101"}, examples=_examples)
 def libcuda_older_than_driver(
     libcuda: LibCuda, init: CudaInit | Unknown, job: JobVariables | Unknown
 ) -> Iterator[Finding]:
@@ -68,15 +86,22 @@ def libcuda_older_than_driver(
     if _is_older(loaded, libcuda):
         if not works:
             yield Finding(
-                f"libcuda {loaded.version} would be loaded with driver {libcuda.driver} in the kernel: error 803",
-                Evidence(f"{loaded.real} by {loaded.how}", f"libcuda {libcuda.driver}", "the loader's search and /proc/driver/nvidia/version"),
+                (
+                    f"libcuda {loaded.version} would be loaded with driver {libcuda.driver} in the kernel: "
+                    "error 803"
+                ),
+                Evidence(
+                    f"{loaded.real} by {loaded.how}",
+                    f"libcuda {libcuda.driver}",
+                    "the loader's search and /proc/driver/nvidia/version",
+                ),
                 location=set_at(loaded, job),
                 remedy=way_out(loaded),
                 stops=(EVERY_JOB,),
                 phase="workers",
                 fix="driver-before-compat" if libcuda.drivers_own else None,
                 subject=Subject("library", loaded.path),
-            )  # fmt: skip
+            )
         return
     for later in libcuda.candidates:
         if later.compat and later.how == "LD_LIBRARY_PATH" and _is_older(later, libcuda):

@@ -16,19 +16,32 @@ _LD = "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: err
 _HERE = machine(OWN)
 
 
-@check(
-    "CUDA105",
-    requires={"CUDA106"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("Triton can link", (build(), _HERE)),
-        Example("a stub will do for the linker", (build(linked="/usr/local/cuda/lib64/stubs/libcuda.so"), _HERE)),
-        Example("there is no compiler", (build(compiler="", compiler_error="Failed to find C compiler.", lookup_error="x"), _HERE)),
+        Example(
+            "a stub will do for the linker", (build(linked="/usr/local/cuda/lib64/stubs/libcuda.so"), _HERE)
+        ),
+        Example(
+            "there is no compiler",
+            (build(compiler="", compiler_error="Failed to find C compiler.", lookup_error="x"), _HERE),
+        ),
         Example("there is no libcuda on this machine", (build(linked="", link_error=_LD), machine())),
         Example("only libcuda.so.1 exists", (build(linked="", link_error=_LD), _HERE), "cannot find -lcuda"),
-        Example("a libcuda without the driver's functions", (build(link_error="main.c:(.text+0xb): undefined reference to `cuInit'"), _HERE), "undefined reference to `cuInit'"),
-        Example("its own search finds nothing", (build(folders=(), lookup_error="AssertionError: libcuda.so cannot found!"), _HERE), "libcuda.so cannot found!"),
-    ],
-)  # fmt: skip
+        Example(
+            "a libcuda without the driver's functions",
+            (build(link_error="main.c:(.text+0xb): undefined reference to `cuInit'"), _HERE),
+            "undefined reference to `cuInit'",
+        ),
+        Example(
+            "its own search finds nothing",
+            (build(folders=(), lookup_error="AssertionError: libcuda.so cannot found!"), _HERE),
+            "libcuda.so cannot found!",
+        ),
+    ]
+
+
+@check("CUDA105", requires={"CUDA106"}, examples=_examples)
 def triton_cannot_link(
     build: TritonBuild, libcuda: LibCuda | Unknown, rollout: RolloutModule | Unknown
 ) -> Iterator[Finding]:
@@ -63,14 +76,19 @@ def triton_cannot_link(
     yield Finding(
         f"Triton cannot link {build.library or 'libcuda'}: {error}",
         Evidence(
-            f"{error}; it makes the linker search {searched}", f"libcuda where {build.compiler or 'the compiler'} searches", build.folder
+            f"{error}; it makes the linker search {searched}",
+            f"libcuda where {build.compiler or 'the compiler'} searches",
+            build.folder,
         ),
-        remedy=f"set {LIBCUDA_PATH} and LIBRARY_PATH to a folder with libcuda.so -> {own.path if own else 'libcuda.so.1'}",
+        remedy=(
+            f"set {LIBCUDA_PATH} and LIBRARY_PATH to a folder with libcuda.so -> "
+            f"{own.path if own else 'libcuda.so.1'}"
+        ),
         stops=(EVERY_JOB,),
         phase="engine",
         fix="libcuda-link" if own else None,
         subject=Subject("library", SONAME),
-    )  # fmt: skip
+    )
     if (
         own
         and build.reads_variable
@@ -78,7 +96,10 @@ def triton_cannot_link(
         and LIBCUDA_PATH not in rollout.defaults
     ):
         yield Finding(
-            f"where the job's environment cannot be changed, verl can set {LIBCUDA_PATH} itself before it starts vLLM",
+            (
+                f"where the job's environment cannot be changed, verl can set {LIBCUDA_PATH} itself before "
+                "it starts vLLM"
+            ),
             Evidence(f"{rollout.path} does not set it", read_from=rollout.path),
             Location(rollout.path),
             f"apply this only if you cannot set {LIBCUDA_PATH} before Ray starts",

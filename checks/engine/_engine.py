@@ -1,4 +1,4 @@
-"""Shared by the rules about the engine process of verl's async rollout: when they matter, and facts for examples."""
+"""Shared by the rules about the engine process of verl's async rollout: when they matter, example facts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MODE, NAME = "actor_rollout_ref.rollout.mode", "actor_rollout_ref.rollout.name"
 
 PATH = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
 VLLM = "/env/vllm/utils.py"
-ENGINE = EngineRay(PATH, 53, "WorkerDict", namespace="namespace", vllm=VLLM)
+ENGINE = EngineRay(path=PATH, line=53, prefix="WorkerDict", namespace="namespace", vllm=VLLM)
 NO_JOB = (Configuration, Absent("no launch script was named"))
 
 
 def rollout_is_another(reach: EngineReach | Unknown, configuration: Configuration | Unknown) -> str | None:
-    """Why no engine process looks for workers, according to verl's variables and the job's configuration; None if it may."""
+    """Why, by verl's variables and the job's configuration, no engine looks for workers; None if one may."""
     if isinstance(reach, Absent):
         return reach.reason
     if isinstance(configuration, Unknown):

@@ -1,4 +1,7 @@
-"""Shared by the rules about engine processes in a running Ray: those that do not find their workers, and the examples' actors."""
+"""Shared by the rules about engine processes in a running Ray.
+
+It covers those that do not find their workers, and the examples' actors.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
 from verl_doctor.toolkit.rule import Subject
 
-# To Ray, an engine process is a driver. Its command is multiprocessing's spawn, or the title that newer vLLM sets.
+# To Ray, an engine process is a driver. Its command is multiprocessing's spawn, or the title that newer vLLM
+# sets.
 _ENGINE = re.compile(r"\bspawn_main\b|VLLM::EngineCore")
 _SERVER = re.compile(r"Async\w*LLM\w*Server")  # verl's class of the parent: AsyncvLLMServer
 _WORKER = re.compile(
@@ -22,7 +26,10 @@ _WORKER = re.compile(
 
 @dataclass(frozen=True)
 class LostEngine:
-    """An engine process in `joined` whose namespace has no worker, and the `workers` in `theirs`, its parent's Ray."""
+    """An engine process in `joined` whose namespace has no worker, and the `workers` in `theirs`.
+
+    The Ray of its parent is `theirs`.
+    """
 
     job: RayJob
     joined: RayCluster
@@ -79,7 +86,10 @@ def _workers(cluster: RayCluster, namespace: str | None = None) -> tuple[RayActo
 
 
 def _has_server_of(job: RayJob, cluster: RayCluster) -> bool:
-    """Whether the cluster has a live server that may have started an engine process: on its node, and started before it."""
+    """Whether the cluster has a live server that may have started an engine process.
+
+    The server is on the node of the process, and started before it.
+    """
     return any(
         actor.state == "ALIVE"
         and _SERVER.fullmatch(actor.class_name)
@@ -104,14 +114,16 @@ def _is_replaced(lost: RayJob, cluster: RayCluster) -> bool:
 def actor(name: str, namespace: str = "train", **changes: Any) -> RayActor:
     """A worker, or another actor if a class is given; all run on one node."""
     kind = {"class_name": "WorkerDict", "address": "10.0.0.5", "pid": 90, "started": 100.0}
-    return RayActor(name or "server", "ALIVE", name, namespace, **{**kind, **changes})
+    return RayActor(
+        actor=name or "server", state="ALIVE", name=name, namespace=namespace, **{**kind, **changes}
+    )
 
 
 def engine(namespace: str = "train", **changes: Any) -> RayJob:
     """An engine process, as the driver that Ray lists."""
     command = '/env/bin/python -c "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=44)"'
     fields = {"address": "10.0.0.5", "pid": 99, "started": 120.0, "entrypoint": command}
-    return RayJob("02000000", namespace, **{**fields, **changes})
+    return RayJob(job="02000000", namespace=namespace, **{**fields, **changes})
 
 
 SERVER = actor("", class_name="AsyncvLLMServer", started=110.0)

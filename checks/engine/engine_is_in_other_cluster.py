@@ -18,18 +18,35 @@ _ANOTHER = running(jobs=(engine(),), address="10.0.0.9:6379", cluster="ef56")
 _BOTH = running(SERVER, *WORKERS, jobs=(engine(),), address="10.0.0.9:6379", cluster="ef56")
 
 
-@check(
-    "RAY124",
-    phase="engine",
-    examples=lambda: [
-        Example("the engine is in the workers' cluster", (joins(running(SERVER, *WORKERS, jobs=(engine(),))),)),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "the engine is in the workers' cluster", (joins(running(SERVER, *WORKERS, jobs=(engine(),))),)
+        ),
         Example("another namespace of the same", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(),))),)),
         Example("two jobs, each in its own Ray", (joins(_TRAINS, _BOTH),)),
-        Example("its parent is on another machine", (joins(_TRAINS, running(jobs=(engine(address="10.0.0.7"),), address="10.0.0.7:1", cluster="cd34")),)),
-        Example("the engine has started a cluster", (joins(_TRAINS, _NEW),), "has started its own Ray at 10.0.0.5:44401"),
-        Example("the engine has joined another cluster", (joins(_TRAINS, _ANOTHER),), "is in the Ray at 10.0.0.9:6379"),
-    ],
-)  # fmt: skip
+        Example(
+            "its parent is on another machine",
+            (
+                joins(
+                    _TRAINS, running(jobs=(engine(address="10.0.0.7"),), address="10.0.0.7:1", cluster="cd34")
+                ),
+            ),
+        ),
+        Example(
+            "the engine has started a cluster",
+            (joins(_TRAINS, _NEW),),
+            "has started its own Ray at 10.0.0.5:44401",
+        ),
+        Example(
+            "the engine has joined another cluster",
+            (joins(_TRAINS, _ANOTHER),),
+            "is in the Ray at 10.0.0.9:6379",
+        ),
+    ]
+
+
+@check("RAY124", phase="engine", examples=_examples)
 def engine_is_in_other_cluster(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
     """A running engine process is in a different Ray from its workers.
 
@@ -57,13 +74,22 @@ def engine_is_in_other_cluster(clusters: RayClusters, launch: Launch | Unknown) 
                 else f"is in the Ray at {lost.joined.address}"
             )
             yield Finding(
-                f"{lost.who} {is_there}, which has 0 of its workers; {len(lost.workers)} are in the Ray at {lost.theirs.address}",
+                (
+                    f"{lost.who} {is_there}, which has 0 of its workers; {len(lost.workers)} are in the Ray "
+                    f"at {lost.theirs.address}"
+                ),
                 Evidence(
-                    f"job {lost.job.job} at {lost.joined.address}; {lost.workers[0].name} at {lost.theirs.address}",
+                    (
+                        f"job {lost.job.job} at {lost.joined.address}; {lost.workers[0].name} at "
+                        f"{lost.theirs.address}"
+                    ),
                     f"all at {lost.theirs.address}",
                     f"the GCS at {lost.joined.address} and at {lost.theirs.address}",
                 ),
-                remedy="end the job; verl-doctor fix LAUNCH_SCRIPT --select RAY120,RAY121 shows the cause and the repair",
+                remedy=(
+                    "end the job; verl-doctor fix LAUNCH_SCRIPT --select RAY120,RAY121 shows the cause and "
+                    "the repair"
+                ),
                 severity=of_another_job(launch),
                 subject=lost.subject,
-            )  # fmt: skip
+            )

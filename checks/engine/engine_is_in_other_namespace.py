@@ -17,21 +17,42 @@ _DEAD = tuple(replace(actor, state="DEAD") for actor in ELSEWHERE)
 _ENGINE = (engine(),)
 
 
-@check(
-    "RAY123",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the engine finds its workers", (joins(running(SERVER, *WORKERS, jobs=_ENGINE)),)),
         Example("there are none anywhere", (joins(running(SERVER, *_DEAD, jobs=_ENGINE)),)),
         Example("another user's process", (joins(running(*ELSEWHERE, jobs=_ENGINE)),)),
-        Example("a driver of another kind", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(entrypoint="python train.py"),))),)),
-        Example("another has been started since", (joins(running(SERVER, *WORKERS, jobs=(engine("old", finished=True), engine(started=200.0)))),)),
-        Example("the actors of the cluster are unknown", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE, unread=("actors",))),)),
-        Example("the engine is in another namespace", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE)),), "0 of its workers are in namespace train, and 2 in namespace other"),
-        Example("the engine was in another namespace", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(finished=True),))),), "looked for"),
-        Example("the engine is in an anonymous namespace", (joins(running(SERVER, *WORKERS, jobs=(engine("6f1c"),))),), "0 of its workers are in namespace 6f1c, and 2 in namespace train"),
-    ],
-)  # fmt: skip
+        Example(
+            "a driver of another kind",
+            (joins(running(SERVER, *ELSEWHERE, jobs=(engine(entrypoint="python train.py"),))),),
+        ),
+        Example(
+            "another has been started since",
+            (joins(running(SERVER, *WORKERS, jobs=(engine("old", finished=True), engine(started=200.0)))),),
+        ),
+        Example(
+            "the actors of the cluster are unknown",
+            (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE, unread=("actors",))),),
+        ),
+        Example(
+            "the engine is in another namespace",
+            (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE)),),
+            "0 of its workers are in namespace train, and 2 in namespace other",
+        ),
+        Example(
+            "the engine was in another namespace",
+            (joins(running(SERVER, *ELSEWHERE, jobs=(engine(finished=True),))),),
+            "looked for",
+        ),
+        Example(
+            "the engine is in an anonymous namespace",
+            (joins(running(SERVER, *WORKERS, jobs=(engine("6f1c"),))),),
+            "0 of its workers are in namespace 6f1c, and 2 in namespace train",
+        ),
+    ]
+
+
+@check("RAY123", phase="engine", examples=_examples)
 def engine_is_in_other_namespace(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
     """A running engine process looks for its workers in a namespace that has none.
 
@@ -54,10 +75,15 @@ def engine_is_in_other_namespace(clusters: RayClusters, launch: Launch | Unknown
         if lost.theirs is lost.joined:
             looks = "looked" if lost.job.finished else "looks"
             yield Finding(
-                f"{lost.who} {looks} for its workers in the wrong namespace: 0 of its workers are in namespace "
-                f"{lost.job.namespace}, and {len(lost.workers)} in {lost.namespaces}",
+                (
+                    f"{lost.who} {looks} for its workers in the wrong namespace: 0 of its workers are in "
+                    f"namespace {lost.job.namespace}, and {len(lost.workers)} in {lost.namespaces}"
+                ),
                 Evidence(
-                    f"job {lost.job.job} in namespace {lost.job.namespace}; {lost.workers[0].name} in {lost.namespaces}",
+                    (
+                        f"job {lost.job.job} in namespace {lost.job.namespace}; {lost.workers[0].name} in "
+                        f"{lost.namespaces}"
+                    ),
                     "both in one namespace",
                     f"the GCS at {lost.joined.address}",
                 ),

@@ -23,23 +23,51 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
 _SPAWN = "vLLM does not where VLLM_WORKER_MULTIPROC_METHOD is spawn already"
 _FILE = "/tmp/ray/ray_current_cluster"
 _HERE = "10.0.0.1:6379"
-_ANOTHER = EngineReach("", "", "10.0.0.9:6379", "RAY_ADDRESS of Ray's workers", _SPAWN, _HERE)
+_ANOTHER = EngineReach(
+    passed_by="",
+    unsure="",
+    joins="10.0.0.9:6379",
+    given_by="RAY_ADDRESS of Ray's workers",
+    because=_SPAWN,
+    job=_HERE,
+)
 
 
-@check(
-    "RAY121",
-    phase="engine",
-    applies=rollout_is_another,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("vLLM passes on the address", (ENGINE, EngineReach(passed_by=VLLM, job=_HERE), *ASYNC)),
-        Example("the file names the same", (ENGINE, EngineReach("", "", _HERE, _FILE, _SPAWN, _HERE), *ASYNC)),
-        Example("the only Ray that runs here", (ENGINE, EngineReach("", "", AUTO, "", _SPAWN, _HERE), *ASYNC)),
+        Example(
+            "the file names the same",
+            (
+                ENGINE,
+                EngineReach(passed_by="", unsure="", joins=_HERE, given_by=_FILE, because=_SPAWN, job=_HERE),
+                *ASYNC,
+            ),
+        ),
+        Example(
+            "the only Ray that runs here",
+            (
+                ENGINE,
+                EngineReach(passed_by="", unsure="", joins=AUTO, given_by="", because=_SPAWN, job=_HERE),
+                *ASYNC,
+            ),
+        ),
         Example("the rollout is synchronous", (ENGINE, _ANOTHER, *SYNC)),
         Example("the engine starts a new Ray", (ENGINE, EngineReach(because=_SPAWN, job=_HERE), *ASYNC)),
         Example("RAY_ADDRESS names another", (ENGINE, _ANOTHER, *ASYNC), "joins the Ray at 10.0.0.9:6379"),
-        Example("the job starts its own, and a file names another", (ENGINE, EngineReach("", "", "10.0.0.9:6379", _FILE, _SPAWN), NO_JOB), "its workers are in the Ray that the job starts"),
-    ],
-)  # fmt: skip
+        Example(
+            "the job starts its own, and a file names another",
+            (
+                ENGINE,
+                EngineReach(passed_by="", unsure="", joins="10.0.0.9:6379", given_by=_FILE, because=_SPAWN),
+                NO_JOB,
+            ),
+            "its workers are in the Ray that the job starts",
+        ),
+    ]
+
+
+@check("RAY121", phase="engine", applies=rollout_is_another, examples=_examples)
 def engine_joins_another_ray(
     engine: EngineRay, reach: EngineReach, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -65,14 +93,19 @@ def engine_joins_another_ray(
         return
     workers = f"at {reach.job}" if reach.job else "that the job starts"
     yield Finding(
-        f"the engine process of the async rollout joins the Ray at {reach.joins}, while its workers are in the Ray {workers}",
+        (
+            f"the engine process of the async rollout joins the Ray at {reach.joins}, while its workers are "
+            f"in the Ray {workers}"
+        ),
         Evidence(
             f"{reach.joins}, from {reach.given_by}: nothing else gives it an address, and {reach.because}",
             "the address of the Ray that holds the workers",
             engine.path,
         ),
         Location(engine.path, engine.line),
-        remedy=f"make the actor pass on the address of its Ray, or remove the other one from {reach.given_by}",
+        remedy=(
+            f"make the actor pass on the address of its Ray, or remove the other one from {reach.given_by}"
+        ),
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="engine",

@@ -16,17 +16,16 @@ _NAMELESS = replace(ENGINE, namespace="")
 _REACH = EngineReach(passed_by=ENGINE.vllm)
 
 
-@check(
-    "RAY122",
-    phase="engine",
-    applies=rollout_is_another,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the engine queries the namespace of its workers", (ENGINE, _REACH, *ASYNC)),
         Example("the rollout is synchronous", (_NAMELESS, _REACH, *SYNC)),
         Example("the engine names no namespace", (_NAMELESS, _REACH, *ASYNC), "in its own namespace"),
         Example("the kind of rollout is unknown", (_NAMELESS, _REACH, NO_JOB), "in its own namespace"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("RAY122", phase="engine", applies=rollout_is_another, examples=_examples)
 def engine_queries_other_namespace(
     engine: EngineRay, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -50,8 +49,15 @@ def engine_queries_other_namespace(
     if engine.namespace:
         return
     yield Finding(
-        "the engine process of the async rollout looks for its workers in its own namespace, which contains none",
-        Evidence("ray.init without namespace=", "the namespace of the workers, which the instance_id names", engine.path),
+        (
+            "the engine process of the async rollout looks for its workers in its own namespace, which "
+            "contains none"
+        ),
+        Evidence(
+            "ray.init without namespace=",
+            "the namespace of the workers, which the instance_id names",
+            engine.path,
+        ),
         Location(engine.path, engine.line),
         remedy="pass ray.init the namespace of the instance_id",
         severity=certain(engine, configuration),
@@ -60,4 +66,4 @@ def engine_queries_other_namespace(
         also=places(engine),
         fix="engine-keeps-namespace",
         subject=Subject("source", engine.path),
-    )  # fmt: skip
+    )

@@ -23,28 +23,53 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
 
 _SPAWN = "vLLM does not where VLLM_WORKER_MULTIPROC_METHOD is spawn already"
 _NEW = EngineReach(because=_SPAWN)
-_CUDA = EngineReach(VLLM, "vLLM does not where cuda_is_initialized() before")
+_CUDA = EngineReach(passed_by=VLLM, unsure="vLLM does not where cuda_is_initialized() before")
 _NO_VLLM = EngineReach(unsure="it is unknown whether vLLM does: vLLM is not installed in this environment")
 _ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
 
 
-@check(
-    "RAY120",
-    phase="engine",
-    applies=rollout_is_another,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("vLLM passes on the address", (ENGINE, EngineReach(passed_by=VLLM), *ASYNC)),
-        Example("the engine joins the Ray that runs here", (ENGINE, EngineReach("", "", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
+        Example(
+            "the engine joins the Ray that runs here",
+            (
+                ENGINE,
+                EngineReach(
+                    passed_by="",
+                    unsure="",
+                    joins="10.0.0.1:6379",
+                    given_by="/tmp/ray/ray_current_cluster",
+                    because=_SPAWN,
+                    job="10.0.0.1:6379",
+                ),
+                *ASYNC,
+            ),
+        ),
         Example("the rollout is synchronous", (ENGINE, _NEW, *SYNC)),
         Example("another executor", ((EngineRay, Absent("none")), (EngineReach, Absent("none")), *ASYNC)),
-        Example("the engine gets no address, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts its own Ray"),
-        Example("RAY_ADDRESS requests a new one", (ENGINE, EngineReach(given_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts its own Ray"),
-        Example("the engine gets no address, and does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "instead of joining the one at 10.0.0.1:6379"),
+        Example(
+            "the engine gets no address, and the job starts Ray itself",
+            (ENGINE, _NEW, *ASYNC),
+            "starts its own Ray",
+        ),
+        Example(
+            "RAY_ADDRESS requests a new one",
+            (ENGINE, EngineReach(given_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC),
+            "starts its own Ray",
+        ),
+        Example(
+            "the engine gets no address, and does not find the cluster",
+            (ENGINE, _ELSEWHERE, *ASYNC),
+            "instead of joining the one at 10.0.0.1:6379",
+        ),
         Example("vLLM passes it on in most cases", (ENGINE, _CUDA, *ASYNC), "only vLLM does"),
         Example("vLLM is not installed", (ENGINE, _NO_VLLM, *ASYNC), "only vLLM could"),
         Example("the kind of rollout is unknown", (ENGINE, _NEW, NO_JOB), "starts its own Ray"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("RAY120", phase="engine", applies=rollout_is_another, examples=_examples)
 def engine_starts_own_ray(
     engine: EngineRay, reach: EngineReach, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -77,12 +102,18 @@ def engine_starts_own_ray(
     yield Finding(
         f"the engine process of the async rollout starts its own Ray{instead}, and finds 0 of its workers",
         Evidence(
-            f"nothing gives it an address: {reach.because}, {f'{reach.given_by} is local' if reach.given_by else named}",
+            (
+                f"nothing gives it an address: {reach.because}, "
+                f"{f'{reach.given_by} is local' if reach.given_by else named}"
+            ),
             "the address of the Ray that holds the workers",
             engine.path,
         ),
         Location(engine.path, engine.line),
-        remedy="make the actor pass on the address of its Ray, or unset VLLM_WORKER_MULTIPROC_METHOD for Ray's workers",
+        remedy=(
+            "make the actor pass on the address of its Ray, or unset VLLM_WORKER_MULTIPROC_METHOD for Ray's "
+            "workers"
+        ),
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="engine",
@@ -93,7 +124,10 @@ def engine_starts_own_ray(
 
 
 def _unsure(engine: EngineRay, reach: EngineReach, configuration: Configuration | Unknown) -> Finding:
-    """A warning if the job starts such an engine process, otherwise a hint: only a run shows whether vLLM passes on the address."""
+    """A warning if the job starts such an engine process, otherwise a hint.
+
+    Only a run shows whether vLLM passes on the address.
+    """
     does = "does" if reach.passed_by else "could"
     otherwise = f"joins the Ray at {reach.joins}" if reach.joins else "starts its own Ray"
     return Finding(

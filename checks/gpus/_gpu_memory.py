@@ -1,8 +1,9 @@
 """The least GPU memory that a PPO job needs, from the sizes of its model, for the rules about GPU memory.
 
-These are lower bounds in bytes: activations, fragments, CUDA graphs and the contexts of the processes are added to them, and
-cannot be known before a run. FSDP with AdamW keeps each parameter's weight, its gradient and two states of the optimizer.
-The rollout's engine has the weights in 16 bits, divided among its GPUs, and the keys and values of each token in 16 bits.
+These are lower bounds in bytes: activations, fragments, CUDA graphs and the contexts of the processes are
+added to them, and cannot be known before a run. FSDP with AdamW keeps each parameter's weight, its gradient
+and two states of the optimizer. The rollout's engine has the weights in 16 bits, divided among its GPUs, and
+the keys and values of each token in 16 bits.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _HALF_BYTES = 2
 
 @dataclass(frozen=True)
 class Trainer:
-    """The trainer's part of one GPU, in bytes: its weights, gradients of the same size, and the optimizer's states.
+    """The trainer's part of one GPU in bytes: weights, gradients as large, and the optimizer's states.
 
-    `kept_weights` and `kept_states` are whether these stay on the GPU while the rollout works. The reference's weights never do: verl
-    lets FSDP keep what is only read in the host's memory, regardless of the settings. A single rank of FSDP's first version moves them
-    there with the first batch; until then, and so when the engine starts, `reference` bytes are on the GPU (measured with verl 0.9.1 on
-    an H100).
+    `kept_weights` and `kept_states` are whether these stay on the GPU while the rollout works. The
+    reference's weights never do: verl lets FSDP keep what is only read in the host's memory, regardless of
+    the settings. A single rank of FSDP's first version moves them there with the first batch; until then, and
+    so when the engine starts, `reference` bytes are on the GPU (measured with verl 0.9.1 on an H100).
     """
 
     weights: float
@@ -59,7 +60,9 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Engine:
-    """The rollout's part of one GPU, in bytes: the weights, and the keys and values of one token, 0 if unknown.
+    """The rollout's part of one GPU, in bytes: the weights, and the keys and values of one token.
+
+    The latter are 0 if unknown.
 
     `longest` is the number of tokens of the longest sequence, 0 if unknown.
     """

@@ -14,24 +14,26 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import counted
 
 _ALL = VisibleDevices(tuple(range(8)))
-_PART = MigDevice("NVIDIA H200 MIG 3g.71gb", "MIG-0123abcd", 72_000)
+_PART = MigDevice(name="NVIDIA H200 MIG 3g.71gb", uuid="MIG-0123abcd", memory=72_000)
 _DIVIDED = healthy(mig=True, mig_devices=(_PART, _PART))
 
 _NO_SCRIPT = (Configuration, Unknown("no launch script"))
 
 
-@check(
-    "CUDA145",
-    phase="workers",
-    severity="warning",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("MIG is off", (node(), _ALL, *configured())),
         Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *configured(f"{GPUS}=1"))),
-        Example("a job on several MIG parts", (node(_DIVIDED), _ALL, *configured(f"{GPUS}=2")), "cannot work together"),
+        Example(
+            "a job on several MIG parts",
+            (node(_DIVIDED), _ALL, *configured(f"{GPUS}=2")),
+            "cannot work together",
+        ),
         Example("MIG is on without parts", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "has no MIG device"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("CUDA145", phase="workers", severity="warning", requires={"CUDA140"}, examples=_examples)
 def gpu_divided(
     gpus: Gpus, visible: VisibleDevices | Unknown, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -68,7 +70,9 @@ def gpu_divided(
             f"the job requests {wanted:g} GPUs, but {named(divided)} {'is' if len(divided) == 1 else 'are'} "
             f"divided by MIG into parts that cannot work together",
             Evidence(
-                found=f"{counted(len(parts), 'MIG device')}: {', '.join(sorted({part.name for part in parts}))}",
+                found=(
+                    f"{counted(len(parts), 'MIG device')}: {', '.join(sorted({part.name for part in parts}))}"
+                ),
                 wanted="whole GPUs",
                 read_from=read_from,
             ),

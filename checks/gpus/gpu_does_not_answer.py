@@ -12,11 +12,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 _LOST = Device(1, trouble="GPU is lost")
 
 
-@check(
-    "CUDA155",
-    phase="workers",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("eight that answer", (node(),)),
         Example("a GPU that is lost", (node(healthy(), _LOST),), "GPU 1 does not respond: GPU is lost"),
         Example(
@@ -25,8 +22,10 @@ _LOST = Device(1, trouble="GPU is lost")
             "GPUs 1-7 do not respond: GPU is lost",
         ),
         Example("the only GPU hangs", (node(Device(0, trouble="it hangs")),), "GPU 0 does not respond"),
-    ],
-)
+    ]
+
+
+@check("CUDA155", phase="workers", requires={"CUDA140"}, examples=_examples)
 def gpu_does_not_answer(gpus: Gpus) -> Iterator[Finding]:
     """A GPU does not respond.
 

@@ -12,8 +12,9 @@ from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevi
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-# Those for which NVIDIA's catalogue recommends at least a GPU reset, and 94, after which memory is replaced; as of 2026-11:
-# https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. 13, 31, 43, 45 and the like are mostly a program's own fault.
+# Those for which NVIDIA's catalogue recommends at least a GPU reset, and 94, after which memory is replaced;
+# as of 2026-11: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. 13, 31, 43, 45 and the
+# like are mostly a program's own fault.
 _HARDWARE = {
     46: "the GPU stopped processing",
     48: "uncorrectable memory error",
@@ -41,19 +42,53 @@ _ALL = VisibleDevices(tuple(range(8)))
 _NODE = node(healthy(place="0000:c6:00"), healthy(1, place="0000:c7:00"))
 
 
-@check(
-    "CUDA143",
-    severity="warning",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an empty log", (Xids(), _NODE, _ALL)),
-        Example("a program's own mistake", (Xids((Xid(31, "0000:c6:00", 60.0), Xid(43, "0000:c6:00", 60.0))), _NODE, _ALL)),
-        Example("an NVLink that recovered", (Xids((Xid(149, "0000:c6:00", 60.0, nonfatal=True),)), _NODE, _ALL)),
-        Example("of a GPU that the job does not use", (Xids((Xid(79, "0000:c7:00", 60.0),)), _NODE, VisibleDevices((0,)))),
-        Example("a GPU has fallen off the bus", (Xids((Xid(79, "0000:c6:00", 7200.0),)), _NODE, _ALL), "GPU 0: the GPU has fallen off the bus (Xid 79), 2.0 h ago"),
-        Example("an error that recurs", (Xids((Xid(74, "0000:c7:00", 900.0), Xid(74, "0000:c7:00", 60.0))), _NODE, _ALL), "2 times"),
-    ],
-)  # fmt: skip
+        Example(
+            "a program's own mistake",
+            (
+                Xids(
+                    (
+                        Xid(number=31, place="0000:c6:00", age=60.0),
+                        Xid(number=43, place="0000:c6:00", age=60.0),
+                    )
+                ),
+                _NODE,
+                _ALL,
+            ),
+        ),
+        Example(
+            "an NVLink that recovered",
+            (Xids((Xid(number=149, place="0000:c6:00", age=60.0, nonfatal=True),)), _NODE, _ALL),
+        ),
+        Example(
+            "of a GPU that the job does not use",
+            (Xids((Xid(number=79, place="0000:c7:00", age=60.0),)), _NODE, VisibleDevices((0,))),
+        ),
+        Example(
+            "a GPU has fallen off the bus",
+            (Xids((Xid(number=79, place="0000:c6:00", age=7200.0),)), _NODE, _ALL),
+            "GPU 0: the GPU has fallen off the bus (Xid 79), 2.0 h ago",
+        ),
+        Example(
+            "an error that recurs",
+            (
+                Xids(
+                    (
+                        Xid(number=74, place="0000:c7:00", age=900.0),
+                        Xid(number=74, place="0000:c7:00", age=60.0),
+                    )
+                ),
+                _NODE,
+                _ALL,
+            ),
+            "2 times",
+        ),
+    ]
+
+
+@check("CUDA143", severity="warning", requires={"CUDA140"}, examples=_examples)
 def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
     """The driver has logged a hardware error of a GPU.
 

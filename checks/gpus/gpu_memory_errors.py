@@ -15,22 +15,75 @@ from verl_doctor.toolkit.text import counted
 _ALL = VisibleDevices(tuple(range(8)))
 
 
-@check(
-    "CUDA142",
-    phase="workers",
-    severity="warning",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a healthy node", (node(), _ALL)),
-        Example("errors long ago, replaced since", (node(healthy(health=Health(True, 0, 7, remap_pending=False, remap_failed=False))), _ALL)),
+        Example(
+            "errors long ago, replaced since",
+            (
+                node(
+                    healthy(
+                        health=Health(
+                            ecc=True,
+                            uncorrected=0,
+                            uncorrected_ever=7,
+                            remap_pending=False,
+                            remap_failed=False,
+                        )
+                    )
+                ),
+                _ALL,
+            ),
+        ),
         Example("a gaming GPU without ECC", (node(healthy(health=Health())), _ALL)),
-        Example("errors since the driver was loaded", (node(healthy(3, health=Health(True, 2, 2))), _ALL), "GPU 3: 2 uncorrectable memory errors"),
-        Example("a remapping at the next reset", (node(healthy(health=Health(True, 0, 1, remap_pending=True))), _ALL), "at the next reset"),
-        Example("a remapping that failed", (node(healthy(health=Health(True, 1, 1, remap_failed=True))), _ALL), "could not be remapped"),
-        Example("all GPUs alike", (node(*(healthy(number, health=Health(True, 0, number, remap_pending=True)) for number in range(8))), _ALL), "faulty memory will be remapped at the next reset"),
-        Example("the driver requires more", (node(healthy(health=Health(recovery="reboot the node"))), _ALL), "the driver requests: reboot the node"),
-    ],
-)  # fmt: skip
+        Example(
+            "errors since the driver was loaded",
+            (node(healthy(3, health=Health(ecc=True, uncorrected=2, uncorrected_ever=2))), _ALL),
+            "GPU 3: 2 uncorrectable memory errors",
+        ),
+        Example(
+            "a remapping at the next reset",
+            (
+                node(healthy(health=Health(ecc=True, uncorrected=0, uncorrected_ever=1, remap_pending=True))),
+                _ALL,
+            ),
+            "at the next reset",
+        ),
+        Example(
+            "a remapping that failed",
+            (
+                node(healthy(health=Health(ecc=True, uncorrected=1, uncorrected_ever=1, remap_failed=True))),
+                _ALL,
+            ),
+            "could not be remapped",
+        ),
+        Example(
+            "all GPUs alike",
+            (
+                node(
+                    *(
+                        healthy(
+                            number,
+                            health=Health(
+                                ecc=True, uncorrected=0, uncorrected_ever=number, remap_pending=True
+                            ),
+                        )
+                        for number in range(8)
+                    )
+                ),
+                _ALL,
+            ),
+            "faulty memory will be remapped at the next reset",
+        ),
+        Example(
+            "the driver requires more",
+            (node(healthy(health=Health(recovery="reboot the node"))), _ALL),
+            "the driver requests: reboot the node",
+        ),
+    ]
+
+
+@check("CUDA142", phase="workers", severity="warning", requires={"CUDA140"}, examples=_examples)
 def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
     """A GPU has faulty memory, or the driver requires a reset.
 

@@ -21,36 +21,88 @@ _UTILISATION = "actor_rollout_ref.rollout.gpu_memory_utilization"
 _SHOWN = 4
 _WORTH_A_TRY = 0.2  # of the memory: less hardly has room for weights and a cache
 _ALL = VisibleDevices(tuple(range(8)))
-_ENGINE = Holder(4711, 130_000, "engine", "VLLM::EngineCore", mine=True, parent=1)
+_ENGINE = Holder(pid=4711, memory=130_000, role="engine", title="VLLM::EngineCore", mine=True, parent=1)
 _LEFT = LeftProcesses((Leftover("process", "VLLM::EngineCore (process 4711)", (), EndProcess(4711, 1)),))
 _NONE_LEFT = LeftProcesses()
 
 
 def _used(amount: int, *holders: Holder, index: int = 0) -> Device:
-    return healthy(index, memory=Memory(143771, amount, 143155 - amount, 616), holders=holders)
+    return healthy(
+        index, memory=Memory(total=143771, used=amount, free=143155 - amount, reserved=616), holders=holders
+    )
 
 
 _NO_SCRIPT = (Configuration, Unknown("no launch script"))
 
 
-@check(
-    "CUDA141",
-    severity="warning",
-    phase="engine",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an idle node", (node(), _ALL, *configured(), _NONE_LEFT)),
-        Example("no launch script, and a job runs", (node(_used(130_000, Holder(7, 130_000, "ray worker", "ray::WorkerDict", mine=True))), _ALL, _NO_SCRIPT, _NONE_LEFT)),
+        Example(
+            "no launch script, and a job runs",
+            (
+                node(
+                    _used(
+                        130_000,
+                        Holder(pid=7, memory=130_000, role="ray worker", title="ray::WorkerDict", mine=True),
+                    )
+                ),
+                _ALL,
+                _NO_SCRIPT,
+                _NONE_LEFT,
+            ),
+        ),
         Example("in use, and yet enough is free", (node(_used(20_000, _ENGINE)), _ALL, *configured(), _LEFT)),
-        Example("in use where the job does not look", (node(_used(0), _used(140_000, index=1)), VisibleDevices((0,)), *configured(), _NONE_LEFT)),
-        Example("a process left over by a killed run holds it", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _LEFT), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
-        Example("a running job holds it", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _NONE_LEFT), "held by VLLM::EngineCore (process 4711, 127.0 GiB)"),
-        Example("another user holds it", (node(_used(130_000, Holder(9, 130_000, "", "python"))), _ALL, *configured(), _NONE_LEFT), "of another user"),
-        Example("another container holds it", (node(_used(130_000)), _ALL, *configured(), _NONE_LEFT), "held by a process that NVML does not list"),
-        Example("a process that NVML does not list holds it", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *configured(), _NONE_LEFT), "these have a GPU open: python (process 8)"),
-        Example("a display holds a little", (node(_used(76)), _ALL, *configured(f"{_UTILISATION}=1.0"), _NONE_LEFT), "0.1 GiB more than is free"),
-    ],
-)  # fmt: skip
+        Example(
+            "in use where the job does not look",
+            (node(_used(0), _used(140_000, index=1)), VisibleDevices((0,)), *configured(), _NONE_LEFT),
+        ),
+        Example(
+            "a process left over by a killed run holds it",
+            (node(_used(130_000, _ENGINE)), _ALL, *configured(), _LEFT),
+            "VLLM::EngineCore (process 4711, 127.0 GiB), left over",
+        ),
+        Example(
+            "a running job holds it",
+            (node(_used(130_000, _ENGINE)), _ALL, *configured(), _NONE_LEFT),
+            "held by VLLM::EngineCore (process 4711, 127.0 GiB)",
+        ),
+        Example(
+            "another user holds it",
+            (
+                node(_used(130_000, Holder(pid=9, memory=130_000, role="", title="python"))),
+                _ALL,
+                *configured(),
+                _NONE_LEFT,
+            ),
+            "of another user",
+        ),
+        Example(
+            "another container holds it",
+            (node(_used(130_000)), _ALL, *configured(), _NONE_LEFT),
+            "held by a process that NVML does not list",
+        ),
+        Example(
+            "a process that NVML does not list holds it",
+            (
+                node(
+                    _used(130_000), openers=(Holder(pid=8, memory=None, role="", title="python", mine=True),)
+                ),
+                _ALL,
+                *configured(),
+                _NONE_LEFT,
+            ),
+            "these have a GPU open: python (process 8)",
+        ),
+        Example(
+            "a display holds a little",
+            (node(_used(76)), _ALL, *configured(f"{_UTILISATION}=1.0"), _NONE_LEFT),
+            "0.1 GiB more than is free",
+        ),
+    ]
+
+
+@check("CUDA141", severity="warning", phase="engine", requires={"CUDA140"}, examples=_examples)
 def gpu_memory_taken(
     gpus: Gpus,
     visible: VisibleDevices | Unknown,
@@ -113,13 +165,19 @@ def _missing(device: Device, share: float) -> float:
 
 
 def _stays(device: Device, share: float, proven: Collection[int]) -> bool:
-    """Whether the missing memory is held by what will not end by itself: processes of another user, or left over by a finished run."""
+    """Whether the missing memory is held by processes that will not end by themselves.
+
+    They belong to another user, or are left over from a finished run.
+    """
     held = sum(holder.memory or 0 for holder in device.holders if holder.pid in proven or not holder.mine)
     return held >= CONTEXT and _missing(device, share) > 0
 
 
 def _without_process(openers: tuple[Holder, ...], proven: Collection[int]) -> str:
-    """A phrase for memory without a known process. Processes that have a GPU open may hold it, or merely monitor the GPU."""
+    """A phrase for memory without a known process.
+
+    Processes that have a GPU open may hold it, or merely monitor the GPU.
+    """
     described = (_described(holder, proven) for holder in openers)
     found = f"; these have a GPU open: {listed(described, _SHOWN)}" if openers else ""
     return f"a process that NVML does not list{found}"
@@ -140,7 +198,10 @@ def _who(held: list[Device], proven: Collection[int]) -> str:
 def _described(holder: Holder, proven: Collection[int]) -> str:
     amount = f", {gib(holder.memory)}" if holder.memory else ""
     whose = ", left over by a run that has ended" if holder.pid in proven else ""
-    return f"{holder.title} (process {holder.pid}{amount}){whose or ('' if holder.mine else ', of another user')}"
+    return (
+        f"{holder.title} (process "
+        f"{holder.pid}{amount}){whose or ('' if holder.mine else ', of another user')}"
+    )
 
 
 def _state(device: Device) -> str:

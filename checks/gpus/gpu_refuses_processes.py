@@ -20,18 +20,44 @@ _EFFECTS = {
 }
 
 
-@check(
-    "CUDA146",
-    phase="workers",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("open to all", (node(), _ALL, Variables())),
-        Example("shared out by MPS", (node(healthy(compute_mode="exclusive process", holders=(Holder(5, 30, title="nvidia-cuda-mps-server"),))), _ALL, Variables())),
-        Example("a client of MPS", (node(healthy(compute_mode="exclusive process")), _ALL, Variables({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps"}))),
-        Example("one process at a time", (node(healthy(compute_mode="exclusive process")), _ALL, Variables()), "GPU 0 allows one process at a time"),
-        Example("closed", (node(healthy(compute_mode="prohibited"), healthy(1)), _ALL, Variables()), "GPU 0 allows no process"),
-    ],
-)  # fmt: skip
+        Example(
+            "shared out by MPS",
+            (
+                node(
+                    healthy(
+                        compute_mode="exclusive process",
+                        holders=(Holder(pid=5, memory=30, title="nvidia-cuda-mps-server"),),
+                    )
+                ),
+                _ALL,
+                Variables(),
+            ),
+        ),
+        Example(
+            "a client of MPS",
+            (
+                node(healthy(compute_mode="exclusive process")),
+                _ALL,
+                Variables({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps"}),
+            ),
+        ),
+        Example(
+            "one process at a time",
+            (node(healthy(compute_mode="exclusive process")), _ALL, Variables()),
+            "GPU 0 allows one process at a time",
+        ),
+        Example(
+            "closed",
+            (node(healthy(compute_mode="prohibited"), healthy(1)), _ALL, Variables()),
+            "GPU 0 allows no process",
+        ),
+    ]
+
+
+@check("CUDA146", phase="workers", requires={"CUDA140"}, examples=_examples)
 def gpu_refuses_processes(
     gpus: Gpus, visible: VisibleDevices | Unknown, variables: Variables
 ) -> Iterator[Finding]:

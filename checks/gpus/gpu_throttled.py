@@ -14,20 +14,54 @@ _LOW = 0.9  # of the default power limit
 _ALL = VisibleDevices(tuple(range(8)))
 
 
-@check(
-    "CUDA144",
-    severity="warning",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("idle", (node(), _ALL)),
         Example("a limit a little below the default", (node(healthy(power_limit=650)), _ALL)),
-        Example("a laptop on its battery", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", slowdowns=("power brake",), power_limit=35)), _ALL)),
-        Example("too hot", (node(healthy(slowdowns=("hardware slowdown", "hardware thermal slowdown"), temperature=91)), _ALL), "GPU 0 is slowed down (hardware slowdown, hardware thermal slowdown), at 91 degrees"),
-        Example("the power supply slows it down", (node(healthy(slowdowns=("power brake",))), _ALL), "power brake"),
-        Example("all of a node", (node(*(healthy(number, slowdowns=("power brake",), temperature=40 + number) for number in range(8))), _ALL), "GPUs 0-7 are slowed down (power brake), at 47 degrees"),
-        Example("a power limit of half", (node(healthy(power_limit=350), healthy(1, power_limit=350)), _ALL), "GPUs 0, 1 are limited to 350 W of 700 W"),
-    ],
-)  # fmt: skip
+        Example(
+            "a laptop on its battery",
+            (
+                node(
+                    healthy(
+                        name="NVIDIA GeForce RTX 4070 Laptop GPU", slowdowns=("power brake",), power_limit=35
+                    )
+                ),
+                _ALL,
+            ),
+        ),
+        Example(
+            "too hot",
+            (
+                node(healthy(slowdowns=("hardware slowdown", "hardware thermal slowdown"), temperature=91)),
+                _ALL,
+            ),
+            "GPU 0 is slowed down (hardware slowdown, hardware thermal slowdown), at 91 degrees",
+        ),
+        Example(
+            "the power supply slows it down", (node(healthy(slowdowns=("power brake",))), _ALL), "power brake"
+        ),
+        Example(
+            "all of a node",
+            (
+                node(
+                    *(
+                        healthy(number, slowdowns=("power brake",), temperature=40 + number)
+                        for number in range(8)
+                    )
+                ),
+                _ALL,
+            ),
+            "GPUs 0-7 are slowed down (power brake), at 47 degrees",
+        ),
+        Example(
+            "a power limit of half",
+            (node(healthy(power_limit=350), healthy(1, power_limit=350)), _ALL),
+            "GPUs 0, 1 are limited to 350 W of 700 W",
+        ),
+    ]
+
+
+@check("CUDA144", severity="warning", requires={"CUDA140"}, examples=_examples)
 def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
     """A GPU is throttled by heat, by its power supply or by a power limit.
 
@@ -59,11 +93,16 @@ def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Fin
     low = [device for device in mine if _is_limited(device)]
     if low:
         yield Finding(
-            f"{named(low)} {'is' if len(low) == 1 else 'are'} limited to {low[0].power_limit} W of {low[0].power_default} W",
+            (
+                f"{named(low)} {'is' if len(low) == 1 else 'are'} limited to {low[0].power_limit} W of "
+                f"{low[0].power_default} W"
+            ),
             Evidence(
                 found=f"{low[0].power_limit} W", wanted=f"{low[0].power_default} W", read_from=read_from
             ),
-            remedy="raise the limit as root (nvidia-smi -pl) if the GPU should be as fast as others of its kind",
+            remedy=(
+                "raise the limit as root (nvidia-smi -pl) if the GPU should be as fast as others of its kind"
+            ),
             severity="info",
             subject=about(low, "power limit"),
         )

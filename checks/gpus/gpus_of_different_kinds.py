@@ -13,21 +13,26 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 _ORDER = "CUDA_DEVICE_ORDER"
 _ALL = VisibleDevices(tuple(range(8)))
-_SMALL = healthy(1, name="NVIDIA A10", memory=Memory(23028, 0, 22512, 516))
+_SMALL = healthy(1, name="NVIDIA A10", memory=Memory(total=23028, used=0, free=22512, reserved=516))
 _BY_BUS = Variables({_ORDER: "PCI_BUS_ID"})
 
 
-@check(
-    "CUDA154",
-    severity="warning",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("eight of a kind", (node(), _ALL, Variables())),
         Example("the other GPU is hidden", (node(healthy(), _SMALL), VisibleDevices((0,)), Variables())),
-        Example("an additional GPU for a display", (node(healthy(), _SMALL), _ALL, Variables()), "GPU 0 (NVIDIA H200, 139.8 GiB), GPU 1 (NVIDIA A10, 22.0 GiB)"),
-        Example("numbered as nvidia-smi does", (node(healthy(), _SMALL), _ALL, _BY_BUS), "of different kinds"),
-    ],
-)  # fmt: skip
+        Example(
+            "an additional GPU for a display",
+            (node(healthy(), _SMALL), _ALL, Variables()),
+            "GPU 0 (NVIDIA H200, 139.8 GiB), GPU 1 (NVIDIA A10, 22.0 GiB)",
+        ),
+        Example(
+            "numbered as nvidia-smi does", (node(healthy(), _SMALL), _ALL, _BY_BUS), "of different kinds"
+        ),
+    ]
+
+
+@check("CUDA154", severity="warning", requires={"CUDA140"}, examples=_examples)
 def gpus_of_different_kinds(
     gpus: Gpus, visible: VisibleDevices | Unknown, variables: Variables
 ) -> Iterator[Finding]:
@@ -56,7 +61,10 @@ def gpus_of_different_kinds(
     yield Finding(
         f"the GPUs of the job are of different kinds: {kinds_text}",
         Evidence(found=kinds_text, wanted="one kind", read_from=f"{NVML}, driver {gpus.driver}"),
-        remedy=f"use GPUs of one kind, for instance {order}CUDA_VISIBLE_DEVICES={','.join(str(device.index) for device in most)}",
+        remedy=(
+            "use GPUs of one kind, for instance "
+            f"{order}CUDA_VISIBLE_DEVICES={','.join(str(device.index) for device in most)}"
+        ),
         subject=about(mine),
     )
 

@@ -17,18 +17,37 @@ _LINKED = (healthy(), healthy(1))
 _SHOWN = 4
 
 
-@check(
-    "CUDA156",
-    severity="info",
-    requires={"CUDA140"},
-    examples=lambda: [
-        Example("they reach each other", (node(*_LINKED, peers=(Peers(0, 1, "ok", nvlink=True),)), _ALL)),
-        Example("a driver that does not report it", (node(*_LINKED, peers=(Peers(0, 1, "unknown (None)"),)), _ALL)),
-        Example("the job uses one of the GPUs", (node(*_CARDS, peers=(Peers(0, 1, "GPU not supported"),)), VisibleDevices((0,)))),
-        Example("gaming GPUs", (node(*_CARDS, peers=(Peers(0, 1, "GPU not supported"),)), _ALL), "GPUs 0 and 1 cannot access each other's memory: GPU not supported"),
-        Example("although NVLinks are up", (node(*_LINKED, peers=(Peers(0, 1, "topology not supported"),)), _ALL), "although they have NVLinks"),
-    ],
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "they reach each other",
+            (node(*_LINKED, peers=(Peers(first=0, second=1, read="ok", nvlink=True),)), _ALL),
+        ),
+        Example(
+            "a driver that does not report it",
+            (node(*_LINKED, peers=(Peers(first=0, second=1, read="unknown (None)"),)), _ALL),
+        ),
+        Example(
+            "the job uses one of the GPUs",
+            (
+                node(*_CARDS, peers=(Peers(first=0, second=1, read="GPU not supported"),)),
+                VisibleDevices((0,)),
+            ),
+        ),
+        Example(
+            "gaming GPUs",
+            (node(*_CARDS, peers=(Peers(first=0, second=1, read="GPU not supported"),)), _ALL),
+            "GPUs 0 and 1 cannot access each other's memory: GPU not supported",
+        ),
+        Example(
+            "although NVLinks are up",
+            (node(*_LINKED, peers=(Peers(first=0, second=1, read="topology not supported"),)), _ALL),
+            "although they have NVLinks",
+        ),
+    ]
+
+
+@check("CUDA156", severity="info", requires={"CUDA140"}, examples=_examples)
 def gpus_without_peer_access(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
     """GPUs cannot access each other's memory.
 

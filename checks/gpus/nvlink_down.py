@@ -17,18 +17,25 @@ def _card(index: int) -> Device:
     return healthy(index, name="NVIDIA H100 PCIe", links_active=0)
 
 
-@check(
-    "CUDA148",
-    severity="warning",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all links are up", (node(), _ALL)),
         Example("cards without bridges", (node(_card(0), _card(1)), _ALL)),
         Example("a single GPU of a larger machine", (node(healthy(links_active=0)), _ALL)),
-        Example("links are down", (node(healthy(), healthy(1, links_active=12)), _ALL), "GPU 1 has 12 active NVLinks, but others here have 18"),
-        Example("half of a node", (node(*(healthy(number, links_active=18 if number < 4 else 0) for number in range(8))), _ALL), "GPUs 4-7 have 0 active NVLinks"),
-    ],
-)  # fmt: skip
+        Example(
+            "links are down",
+            (node(healthy(), healthy(1, links_active=12)), _ALL),
+            "GPU 1 has 12 active NVLinks, but others here have 18",
+        ),
+        Example(
+            "half of a node",
+            (node(*(healthy(number, links_active=18 if number < 4 else 0) for number in range(8))), _ALL),
+            "GPUs 4-7 have 0 active NVLinks",
+        ),
+    ]
+
+
+@check("CUDA148", severity="warning", requires={"CUDA140"}, examples=_examples)
 def nvlink_down(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
     """A GPU has fewer active NVLinks than others of its kind on this machine.
 
@@ -52,7 +59,10 @@ def nvlink_down(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
         most = most_of[name]
         if active < most:
             yield Finding(
-                f"{named(devices)} {'has' if len(devices) == 1 else 'have'} {active} active NVLinks, but others here have {most}",
+                (
+                    f"{named(devices)} {'has' if len(devices) == 1 else 'have'} {active} active NVLinks, "
+                    f"but others here have {most}"
+                ),
                 Evidence(
                     found=f"{active} active",
                     wanted=f"{most} active",

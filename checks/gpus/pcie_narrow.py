@@ -13,19 +13,49 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 _ALL = VisibleDevices(tuple(range(8)))
 
 
-@check(
-    "CUDA149",
-    severity="info",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all lanes", (node(), _ALL)),
-        Example("an idle link of a lower generation", (node(healthy(bus=Bus(16, 16, 1, 5))), _ALL)),
-        Example("a laptop", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", bus=Bus(8, 16, 1, 4))), _ALL)),
+        Example(
+            "an idle link of a lower generation",
+            (node(healthy(bus=Bus(width=16, width_most=16, generation=1, generation_most=5))), _ALL),
+        ),
+        Example(
+            "a laptop",
+            (
+                node(
+                    healthy(
+                        name="NVIDIA GeForce RTX 4070 Laptop GPU",
+                        bus=Bus(width=8, width_most=16, generation=1, generation_most=4),
+                    )
+                ),
+                _ALL,
+            ),
+        ),
         Example("a virtual machine that does not report it", (node(healthy(bus=None)), _ALL)),
-        Example("slots with four lanes", (node(healthy(bus=Bus(4, 16, 4, 4)), healthy(1, bus=Bus(4, 16, 4, 4))), _ALL), "GPUs 0, 1 are connected with 4 of 16 PCIe lanes"),
-        Example("one GPU of many", (node(healthy(), healthy(1, bus=Bus(8, 16, 5, 5))), _ALL), "GPU 1 is connected with 8 of 16 PCIe lanes, others of its kind with 16"),
-    ],
-)  # fmt: skip
+        Example(
+            "slots with four lanes",
+            (
+                node(
+                    healthy(bus=Bus(width=4, width_most=16, generation=4, generation_most=4)),
+                    healthy(1, bus=Bus(width=4, width_most=16, generation=4, generation_most=4)),
+                ),
+                _ALL,
+            ),
+            "GPUs 0, 1 are connected with 4 of 16 PCIe lanes",
+        ),
+        Example(
+            "one GPU of many",
+            (
+                node(healthy(), healthy(1, bus=Bus(width=8, width_most=16, generation=5, generation_most=5))),
+                _ALL,
+            ),
+            "GPU 1 is connected with 8 of 16 PCIe lanes, others of its kind with 16",
+        ),
+    ]
+
+
+@check("CUDA149", severity="info", requires={"CUDA140"}, examples=_examples)
 def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
     """A GPU is connected with fewer PCIe lanes than it supports.
 
@@ -47,7 +77,10 @@ def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
         others = max(_lanes(other) for other in mine if other.name == same[0].name)
         odd = others > lanes
         yield Finding(
-            f"{named(same)} {'is' if len(same) == 1 else 'are'} connected with {lanes} of {_most(same[0])} PCIe lanes"
+            (
+                f"{named(same)} {'is' if len(same) == 1 else 'are'} connected with {lanes} of "
+                f"{_most(same[0])} PCIe lanes"
+            )
             + (f", others of its kind with {others}" if odd else ""),
             Evidence(
                 found=f"{lanes} lanes",

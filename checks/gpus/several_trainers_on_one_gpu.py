@@ -11,26 +11,61 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 # verl's names of the actors that hold colocated roles (verl/single_controller/ray/base.py).
 _WORKERS = ("WorkerDict", "FusedWorker")
-_TRAINER = Holder(11, 60_000, "ray worker", "ray::WorkerDict.actor_rollout_update_actor", mine=True, parent=2)
-_ENGINE = Holder(12, 40_000, "engine", "VLLM::EngineCore", mine=True, parent=11)
-_SERVER = Holder(13, 500, "ray worker", "ray::vLLMHttpServer", mine=True, parent=2)
-_OTHER = Holder(21, 50_000, "ray worker", "ray::WorkerDict.critic_update_critic", mine=True, parent=2)
-_FOREIGN = Holder(31, 50_000, "ray worker", "ray::WorkerDict.actor_update_actor", parent=30)
+_TRAINER = Holder(
+    pid=11,
+    memory=60_000,
+    role="ray worker",
+    title="ray::WorkerDict.actor_rollout_update_actor",
+    mine=True,
+    parent=2,
+)
+_ENGINE = Holder(pid=12, memory=40_000, role="engine", title="VLLM::EngineCore", mine=True, parent=11)
+_SERVER = Holder(pid=13, memory=500, role="ray worker", title="ray::vLLMHttpServer", mine=True, parent=2)
+_OTHER = Holder(
+    pid=21,
+    memory=50_000,
+    role="ray worker",
+    title="ray::WorkerDict.critic_update_critic",
+    mine=True,
+    parent=2,
+)
+_FOREIGN = Holder(
+    pid=31, memory=50_000, role="ray worker", title="ray::WorkerDict.actor_update_actor", parent=30
+)
 
 
-@check(
-    "CUDA151",
-    severity="warning",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an idle node", (node(),)),
         Example("a trainer and its engine", (node(healthy(holders=(_TRAINER, _ENGINE, _SERVER))),)),
-        Example("an engine's own Ray workers", (node(healthy(holders=(_TRAINER, Holder(14, 40_000, "ray worker", "ray::RayWorkerWrapper")))),)),
-        Example("roles in separate processes", (node(healthy(holders=(_TRAINER, _ENGINE, _OTHER))),), "2 trainer processes share GPU 0"),
+        Example(
+            "an engine's own Ray workers",
+            (
+                node(
+                    healthy(
+                        holders=(
+                            _TRAINER,
+                            Holder(pid=14, memory=40_000, role="ray worker", title="ray::RayWorkerWrapper"),
+                        )
+                    )
+                ),
+            ),
+        ),
+        Example(
+            "roles in separate processes",
+            (node(healthy(holders=(_TRAINER, _ENGINE, _OTHER))),),
+            "2 trainer processes share GPU 0",
+        ),
         Example("another job", (node(healthy(3, holders=(_TRAINER, _FOREIGN))),), "of different jobs"),
-        Example("two jobs on all of them", (node(*(healthy(number, holders=(_TRAINER, _FOREIGN)) for number in range(8))),), "2 trainer processes share each of GPUs 0-7, of different jobs"),
-    ],
-)  # fmt: skip
+        Example(
+            "two jobs on all of them",
+            (node(*(healthy(number, holders=(_TRAINER, _FOREIGN)) for number in range(8))),),
+            "2 trainer processes share each of GPUs 0-7, of different jobs",
+        ),
+    ]
+
+
+@check("CUDA151", severity="warning", requires={"CUDA140"}, examples=_examples)
 def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
     """Several trainer processes share one GPU.
 

@@ -33,9 +33,11 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, in_bytes
 
 _GIB = 1 << 30
-_8B = ModelSize("/models/8b", 8_000_000_000)
-_SHAPE = Model("/models/8b", "actor_rollout_ref.model.path", head_size=128, layers=32, kv_heads=8)
-_A100 = Resources((Gpu("NVIDIA A100", 81920),), 32, 250 << 30)
+_8B = ModelSize(folder="/models/8b", parameters=8_000_000_000)
+_SHAPE = Model(
+    folder="/models/8b", named_by="actor_rollout_ref.model.path", head_size=128, layers=32, kv_heads=8
+)
+_A100 = Resources(gpus=(Gpu(name="NVIDIA A100", memory=81920),), cpus=32, memory=250 << 30)
 _ONE = ("trainer.n_gpus_per_node=1", f"{PARALLEL}=1")
 _OFFLOAD = (f"{PARAMETERS}=True", f"{OPTIMIZER}=True")
 
@@ -43,10 +45,10 @@ _OFFLOAD = (f"{PARAMETERS}=True", f"{OPTIMIZER}=True")
 def _example(
     *words: str, size: ModelSize = _8B, resources: Resources | None = None, gib: int = 1000
 ) -> tuple[object, ...]:
-    memory = HostMemory(gib * _GIB, gib * _GIB)
+    memory = HostMemory(total=gib * _GIB, available=gib * _GIB)
     here = resources or gpus(8)
     (gpu, *_) = here.gpus or ()
-    return configured(*words)[0], size, _SHAPE, here, memory, GpuMemory(gpu.memory << 20, gpu.name)
+    return configured(*words)[0], size, _SHAPE, here, memory, GpuMemory(each=gpu.memory << 20, by=gpu.name)
 
 
 def _irrelevant(
@@ -73,21 +75,40 @@ def _irrelevant(
     return None
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("8 billion parameters on eight H200", _example()),
+        Example(
+            "half a billion on one GPU",
+            _example(*_ONE, size=ModelSize(folder="/models/0.5b", parameters=500_000_000)),
+        ),
+        Example("offloaded", _example("trainer.n_gpus_per_node=4", f"{SHARE}=0.9", *_OFFLOAD)),
+        Example(
+            "8 billion parameters on one GPU",
+            _example(*_ONE, resources=_A100),
+            "training needs at least 119 GiB on each GPU, but each has 80.0 GiB",
+        ),
+        Example(
+            "a large share next to the trainer",
+            _example("trainer.n_gpus_per_node=2", f"{SHARE}=0.8"),
+            "take 112 GiB, and the trainer keeps at least 44.7 GiB",
+        ),
+        Example(
+            "a share that is too small for the weights",
+            _example(*_ONE, f"{SHARE}=0.1", size=ModelSize(folder="/models/8b", parameters=7_900_000_000)),
+            "vLLM needs at least",
+        ),
+    ]
+
+
 @check(
     "CUDA157",
     severity="warning",
     phase="engine",
     requires=("CFG101", "CFG102", "CFG103"),
     applies=_irrelevant,
-    examples=lambda: [
-        Example("8 billion parameters on eight H200", _example()),
-        Example("half a billion on one GPU", _example(*_ONE, size=ModelSize("/models/0.5b", 500_000_000))),
-        Example("offloaded", _example("trainer.n_gpus_per_node=4", f"{SHARE}=0.9", *_OFFLOAD)),
-        Example("8 billion parameters on one GPU", _example(*_ONE, resources=_A100), "training needs at least 119 GiB on each GPU, but each has 80.0 GiB"),
-        Example("a large share next to the trainer", _example("trainer.n_gpus_per_node=2", f"{SHARE}=0.8"), "take 112 GiB, and the trainer keeps at least 44.7 GiB"),
-        Example("a share that is too small for the weights", _example(*_ONE, f"{SHARE}=0.1", size=ModelSize("/models/8b", 7_900_000_000)), "vLLM needs at least"),
-    ],
-)  # fmt: skip
+    examples=_examples,
+)
 def trainer_and_rollout_too_large(
     configuration: Configuration,
     size: ModelSize,
@@ -122,11 +143,17 @@ def trainer_and_rollout_too_large(
     where = place(word) if word else None
     if trainer.training > whole:
         yield Finding(
-            f"training needs at least {in_bytes(trainer.training)} on each GPU, but each has {in_bytes(whole)}",
+            (
+                f"training needs at least {in_bytes(trainer.training)} on each GPU, but each has "
+                f"{in_bytes(whole)}"
+            ),
             Evidence(
                 found=f"{counted(number, 'GPU')} a node with {in_bytes(whole)} each",
-                wanted=f"{size.parameters / 1e9:.1f} billion parameters: weights {in_bytes(trainer.weights)}, gradients"
-                f" {in_bytes(trainer.weights)}, optimizer {in_bytes(trainer.states)} on each; offload does not help during a step",
+                wanted=(
+                    f"{size.parameters / 1e9:.1f} billion parameters: weights {in_bytes(trainer.weights)}, "
+                    f"gradients {in_bytes(trainer.weights)}, optimizer {in_bytes(trainer.states)} on each; "
+                    "offload does not help during a step"
+                ),
                 read_from=read_from,
             ),
             remedy=f"use {ceil(number * trainer.training / (whole - MARGIN))} or more such GPUs, or set"
@@ -138,12 +165,16 @@ def trainer_and_rollout_too_large(
     elif kept + taken > whole:
         room = _room(trainer, engine, whole, share, number, memory)
         yield Finding(
-            f"{SHARE.rpartition('.')[2]}={share:g} lets vLLM take {in_bytes(taken)}, and the trainer keeps at least "
-            f"{in_bytes(kept)} of the {in_bytes(whole)}",
+            (
+                f"{SHARE.rpartition('.')[2]}={share:g} lets vLLM take {in_bytes(taken)}, and the trainer "
+                f"keeps at least {in_bytes(kept)} of the {in_bytes(whole)}"
+            ),
             Evidence(
                 found=f"{in_bytes(kept + taken)} of {in_bytes(whole)}",
-                wanted=f"weights {in_bytes(trainer.weights)}{'' if trainer.kept_weights else ' (offloaded)'}, optimizer "
-                f"{in_bytes(trainer.states)}{'' if trainer.kept_states else ' (offloaded)'}",
+                wanted=(
+                    f"weights {in_bytes(trainer.weights)}{'' if trainer.kept_weights else ' (offloaded)'}, "
+                    f"optimizer {in_bytes(trainer.states)}{'' if trainer.kept_states else ' (offloaded)'}"
+                ),
                 read_from=read_from,
             ),
             location=where,
@@ -156,10 +187,16 @@ def trainer_and_rollout_too_large(
     elif 0 < taken < engine.least:
         enough = ceil((engine.least + MARGIN) / whole / STEP) * STEP
         yield Finding(
-            f"vLLM needs at least {in_bytes(engine.least)} on each GPU, and {SHARE.rpartition('.')[2]}={share:g} gives it {in_bytes(taken)}",
+            (
+                f"vLLM needs at least {in_bytes(engine.least)} on each GPU, and "
+                f"{SHARE.rpartition('.')[2]}={share:g} gives it {in_bytes(taken)}"
+            ),
             Evidence(
                 found=f"{in_bytes(taken)} of {in_bytes(whole)}",
-                wanted=f"weights {in_bytes(engine.weights)}, and {engine.longest} tokens of one sequence x {in_bytes(engine.token)}",
+                wanted=(
+                    f"weights {in_bytes(engine.weights)}, and {engine.longest} tokens of one sequence x "
+                    f"{in_bytes(engine.token)}"
+                ),
                 read_from=read_from,
             ),
             location=where,

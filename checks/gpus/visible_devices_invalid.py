@@ -15,27 +15,61 @@ _FOUR = node(*map(healthy, range(4)))
 
 
 def _set(value: str, *left: int, **changes: str) -> VisibleDevices:
-    return VisibleDevices(left, Choice(value, left, **changes))  # type: ignore[arg-type]
+    return VisibleDevices(devices=left, choice=Choice(value=value, devices=left, **changes))  # type: ignore[arg-type]
 
 
-@check(
-    "CUDA152",
-    phase="ray",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("not set", (_FOUR, VisibleDevices((0, 1, 2, 3)))),
         Example("two of four", (_FOUR, _set("2,3", 2, 3))),
-        Example("more than there are", (_FOUR, _set("0,1,2,3,4,5,6,7", 0, 1, 2, 3, stops_at="4")), "'4' names no GPU of this machine: CUDA shows 4 GPUs"),
-        Example("what a scheduler without GPUs sets", (_FOUR, _set("NoDevFiles", stops_at="NoDevFiles")), "CUDA shows no GPU"),
-        Example("a GPU of another machine", (_FOUR, _set("GPU-99999999", stops_at="GPU-99999999")), "names no GPU of this machine"),
+        Example(
+            "more than there are",
+            (_FOUR, _set("0,1,2,3,4,5,6,7", 0, 1, 2, 3, stops_at="4")),
+            "'4' names no GPU of this machine: CUDA shows 4 GPUs",
+        ),
+        Example(
+            "what a scheduler without GPUs sets",
+            (_FOUR, _set("NoDevFiles", stops_at="NoDevFiles")),
+            "CUDA shows no GPU",
+        ),
+        Example(
+            "a GPU of another machine",
+            (_FOUR, _set("GPU-99999999", stops_at="GPU-99999999")),
+            "names no GPU of this machine",
+        ),
         Example("a device that is listed twice", (_FOUR, _set("0,0", repeated="0")), "'0' appears twice"),
-        Example("spaces instead of commas", (_FOUR, _set("0 1", 0, cut="0 1")), "CUDA reads only the number at the beginning of '0 1': CUDA shows 1 GPU"),
+        Example(
+            "spaces instead of commas",
+            (_FOUR, _set("0 1", 0, cut="0 1")),
+            "CUDA reads only the number at the beginning of '0 1': CUDA shows 1 GPU",
+        ),
         Example("the word that containers use", (_FOUR, _set("all", stops_at="all")), "'all' names no GPU"),
         Example("empty", (_FOUR, _set("")), "is empty: CUDA shows no GPU"),
-        Example("in a script", (_FOUR, VisibleDevices((0,), Choice("0,9", (0,), stops_at="9", path="/home/me/run.sh", line=4))), "CUDA shows 1 GPU"),
-        Example("in a raylet", (_FOUR, VisibleDevices((0, 1, 2, 3), raylets=(Choice("8", (), stops_at="8", raylet=77),))), "the raylet (process 77)"),
-    ],
-)  # fmt: skip
+        Example(
+            "in a script",
+            (
+                _FOUR,
+                VisibleDevices(
+                    devices=(0,),
+                    choice=Choice(value="0,9", devices=(0,), stops_at="9", path="/home/me/run.sh", line=4),
+                ),
+            ),
+            "CUDA shows 1 GPU",
+        ),
+        Example(
+            "in a raylet",
+            (
+                _FOUR,
+                VisibleDevices(
+                    (0, 1, 2, 3), raylets=(Choice(value="8", devices=(), stops_at="8", raylet=77),)
+                ),
+            ),
+            "the raylet (process 77)",
+        ),
+    ]
+
+
+@check("CUDA152", phase="ray", requires={"CUDA140"}, examples=_examples)
 def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Finding]:
     """CUDA_VISIBLE_DEVICES hides GPUs that the job needs.
 

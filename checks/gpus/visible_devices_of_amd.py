@@ -16,29 +16,46 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Loca
 
 _CUDA = "CUDA_VISIBLE_DEVICES"
 _HIP, _ROCR = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
-_VERL = ForeignDevices((_HIP, _ROCR), "/env/verl/single_controller/base/worker.py")
-_OLD = ForeignDevices((), _VERL.read_from)
+_VERL = ForeignDevices(refused=(_HIP, _ROCR), read_from="/env/verl/single_controller/base/worker.py")
+_OLD = ForeignDevices(refused=(), read_from=_VERL.read_from)
 
 
 def _has(name: str, value: str) -> EffectiveEnvironment:
     return own(row(name, value, value, value, "the driver"))
 
 
-@check(
-    "CUDA153",
-    phase="workers",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("neither is set", (node(), _VERL, own())),
         Example("set to nothing", (node(), _VERL, _has(_ROCR, ""))),
         Example("a verl that does not look", (node(), _OLD, _has(_HIP, "0,1"))),
         Example("the same single GPU", (node(healthy()), _VERL, _has(_HIP, "0"))),
-        Example("the scheduler's list", (node(), _VERL, _has(_HIP, "0,1,2,3,4,5,6,7")), "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 reaches the workers"),
-        Example("ROCR's variable in addition to CUDA's", (node(healthy()), _VERL, _has(_ROCR, "0")), "ROCR_VISIBLE_DEVICES=0 reaches the workers"),
-        Example("no GPU here, and only ROCR's variable", ((Gpus, Unknown("no driver")), _VERL, _has(_ROCR, "0"))),
-        Example("no GPU here, and both variables", ((Gpus, Unknown("no driver")), _VERL, own(row(_ROCR, "0", "0", "0", "the driver"), row(_CUDA, "0", "0", "0", "the driver"))), "CUDA_VISIBLE_DEVICES is set too"),
-    ],
-)  # fmt: skip
+        Example(
+            "the scheduler's list",
+            (node(), _VERL, _has(_HIP, "0,1,2,3,4,5,6,7")),
+            "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 reaches the workers",
+        ),
+        Example(
+            "ROCR's variable in addition to CUDA's",
+            (node(healthy()), _VERL, _has(_ROCR, "0")),
+            "ROCR_VISIBLE_DEVICES=0 reaches the workers",
+        ),
+        Example(
+            "no GPU here, and only ROCR's variable", ((Gpus, Unknown("no driver")), _VERL, _has(_ROCR, "0"))
+        ),
+        Example(
+            "no GPU here, and both variables",
+            (
+                (Gpus, Unknown("no driver")),
+                _VERL,
+                own(row(_ROCR, "0", "0", "0", "the driver"), row(_CUDA, "0", "0", "0", "the driver")),
+            ),
+            "CUDA_VISIBLE_DEVICES is set too",
+        ),
+    ]
+
+
+@check("CUDA153", phase="workers", requires={"CUDA140"}, examples=_examples)
 def visible_devices_of_amd(
     gpus: Gpus | Unknown, foreign: ForeignDevices, environment: EffectiveEnvironment
 ) -> Iterator[Finding]:

@@ -32,7 +32,8 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
 
 REGISTER = "RAY_worker_register_timeout_seconds"
-# In verl's default configuration as of 0.9.1: TaskRunner, reward workers, and the units and controller of its queue.
+# In verl's default configuration as of 0.9.1: TaskRunner, reward workers, and the units and controller of its
+# queue.
 _OTHER_ACTORS = 18
 _DEFAULT_WORKERS = 8
 _PROCESSES_A_GPU = 3  # trainer, rollout server, rollout worker
@@ -46,15 +47,16 @@ def actors(configuration: Configuration | Unknown, gpus: int) -> int:
 
 
 def started_at_once(ray_cpus: float, limits: HostLimits) -> int:
-    """The number of workers that Ray starts for the first driver: one for each CPU that it offers, up to the CPUs of the machine.
+    """The workers that Ray starts for the first driver: one per CPU it offers, up to the machine's CPUs.
 
-    `maximum_startup_concurrency` in ray/_private/services.py; Ray 2.60 offering 12 CPUs on a machine with 2 starts 2.
+    `maximum_startup_concurrency` in ray/_private/services.py; Ray 2.60 offering 12 CPUs on a machine with 2
+    starts 2.
     """
     return int(min(ray_cpus, limits.online or ray_cpus))
 
 
 def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: bool) -> int:
-    """The threads that a job adds on a node with this many cores: Ray's own unless it is `running`, and its workers'.
+    """Threads that a job adds on a node with this many cores: Ray's unless `running`, and its workers'.
 
     gRPC starts several per core in every process, up to a limit, and OpenBLAS up to 64 in the driver,
     where nothing sets OMP_NUM_THREADS. A worker is `lean` with RAY_worker_num_grpc_internal_threads=1. NCCL,
@@ -68,13 +70,16 @@ def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: 
 
 
 def files_needed(workers: int) -> int:
-    """The files that the GCS server, which has the most, keeps open with this many Ray workers: sockets and logs."""
+    """The files (sockets, logs) that the GCS server, which has most, keeps open with so many Ray workers."""
     return 128 + 5 * workers
 
 
 @dataclass(frozen=True)
 class Registration:
-    """The number of workers that start at once on these CPUs, the seconds that they may need to register, and those that Ray allows."""
+    """The number of workers that start at once on these CPUs, and the seconds for registering.
+
+    They are the seconds that the workers may need to register, and those that Ray allows.
+    """
 
     workers: int
     cpus: float

@@ -30,7 +30,7 @@ _TIMES = 8
 
 @dataclass(frozen=True)
 class Pool:
-    """A variable that gives each of the job's `processes` `size` threads, where `right` would fit the CPUs."""
+    """A variable giving each of the job's `processes` `size` threads, where `right` would fit the CPUs."""
 
     row: Effective
     size: int
@@ -46,7 +46,7 @@ def too_large(
     variables: Variables,
     configuration: Configuration | Unknown,
 ) -> Iterator[Pool]:
-    """Yield the pools with which trainers, rollout workers and agent workers start far more threads than there are CPUs."""
+    """Yield pools with which trainers, rollout and agent workers start far more threads than CPUs."""
     number = number_of(configuration, GPUS) or len(resources.gpus or ())
     processes = 2 * number + (number_of(configuration, WORKERS) or 8)
     cpus = cpus_of(limits.subjects[0], variables)

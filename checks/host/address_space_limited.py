@@ -16,18 +16,18 @@ _GIB = 1 << 30
 
 
 def _example(soft: int | None, number: int = 8) -> tuple[object, ...]:
-    return an_h200_node(healthy(addresses=Limit(soft, None))), gpus(number), HERE
+    return an_h200_node(healthy(addresses=Limit(soft=soft, hard=None))), gpus(number), HERE
 
 
-@check(
-    "HOST118",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no limit", _example(None)),
         Example("no GPU", _example(64 * _GIB, 0)),
         Example("64 GiB, with eight GPUs of 140 GiB", _example(64 * _GIB), "may map 64.0 GiB"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("HOST118", severity="warning", examples=_examples)
 def address_space_limited(limits: HostLimits, resources: Resources, here: JobHere) -> Iterator[Finding]:
     """The limit on memory mappings is too low for the job.
 
@@ -50,7 +50,10 @@ def address_space_limited(limits: HostLimits, resources: Resources, here: JobHer
         if own is None or own.soft is None or own.soft >= need:
             continue
         yield Finding(
-            f"{subject.name} may map {in_bytes(own.soft)} of memory, but CUDA reserves addresses for {in_bytes(need)}",
+            (
+                f"{subject.name} may map {in_bytes(own.soft)} of memory, but CUDA reserves addresses for "
+                f"{in_bytes(need)}"
+            ),
             Evidence(
                 found=f"Max address space {own.soft}",
                 wanted="unlimited",
@@ -59,6 +62,9 @@ def address_space_limited(limits: HostLimits, resources: Resources, here: JobHer
             subject=Subject("limit", "address space"),
             remedy="put ulimit -v unlimited in the launch script, before Ray starts"
             if own.hard is None
-            else "ask the administrator to limit memory by control groups instead; this user cannot raise the limit",
+            else (
+                "ask the administrator to limit memory by control groups instead; this user cannot raise "
+                "the limit"
+            ),
             severity=hint(here),
         )

@@ -29,8 +29,8 @@ def _example(
 ) -> tuple[object, ...]:
     return (
         *configured(*words),
-        RayTickets(each, "/env/verl/single_controller/ray/base.py:192"),
-        RayCpus(counted, "/sys/fs/cgroup/cpu.max", "2.49.2"),
+        RayTickets(of_each_gpu=each, read_from="/env/verl/single_controller/ray/base.py:192"),
+        RayCpus(counted=counted, read_from="/sys/fs/cgroup/cpu.max", version="2.49.2"),
         limits or an_h200_node(),
         gpus(8),
         RayStarts(start),
@@ -38,22 +38,32 @@ def _example(
     )
 
 
-@check(
-    "HOST116",
-    phase="ray",
-    severity="error",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("enough", _example(32)),
         Example("a verl that reserves a CPU for each GPU", _example(16, each=1)),
         Example("an override raises the number", _example(8, f"{NUM_CPUS[0]}=32")),
-        Example("ray start sets the number", _example(8, start=(RayStart("run.sh", 3, {"num-cpus": "$N"}),))),
-        Example("more GPUs than exist, which another rule reports", _example(8, "trainer.n_gpus_per_node=16")),
+        Example(
+            "ray start sets the number",
+            _example(8, start=(RayStart(path="run.sh", line=3, options={"num-cpus": "$N"}),)),
+        ),
+        Example(
+            "more GPUs than exist, which another rule reports", _example(8, "trainer.n_gpus_per_node=16")
+        ),
         Example("a raylet with enough", _example(8, limits=an_h200_node(None, healthy(7, 64)))),
-        Example("a pod with 8 CPUs and 8 GPUs", _example(8), "requests 25 CPUs from Ray here, but Ray will have 8"),
+        Example(
+            "a pod with 8 CPUs and 8 GPUs", _example(8), "requests 25 CPUs from Ray here, but Ray will have 8"
+        ),
         Example("an override sets too few", _example(64, f"{NUM_CPUS[0]}=16"), "Ray will have 16"),
-        Example("a raylet with too few", _example(64, limits=an_h200_node(None, replace(healthy(7), ray_cpus=8.0))), "the raylet (process 7) has 8"),
-    ],
-)  # fmt: skip
+        Example(
+            "a raylet with too few",
+            _example(64, limits=an_h200_node(None, replace(healthy(7), ray_cpus=8.0))),
+            "the raylet (process 7) has 8",
+        ),
+    ]
+
+
+@check("HOST116", phase="ray", severity="error", examples=_examples)
 def cpus_for_ray_too_few(
     configuration: Configuration,
     tickets: RayTickets,
@@ -108,7 +118,10 @@ def _finding(
         f"the job requests {need} CPUs from Ray here, but {have}: it will wait forever",
         Evidence(
             found=f"{have}, by {read_from}",
-            wanted=f"{need}: {tickets.of_each_gpu} with each of {number_of(configuration, GPUS)} GPUs, plus the driver's actors",
+            wanted=(
+                f"{need}: {tickets.of_each_gpu} with each of {number_of(configuration, GPUS)} GPUs, plus "
+                "the driver's actors"
+            ),
             read_from=tickets.read_from,
         ),
         subject=Subject("resource", "CPU"),

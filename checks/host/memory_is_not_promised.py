@@ -18,17 +18,38 @@ def _example(memory: HostMemory) -> tuple[object, ...]:
 
 
 def _strict(limit: int, committed: int) -> HostMemory:
-    return HostMemory(250 * _GIB, 240 * _GIB, 2, limit * _GIB, committed * _GIB)
+    return HostMemory(
+        total=250 * _GIB,
+        available=240 * _GIB,
+        overcommit=2,
+        commit_limit=limit * _GIB,
+        committed=committed * _GIB,
+    )
 
 
-@check(
-    "HOST113",
-    severity="warning",
-    examples=lambda: [
-        Example("Linux's default", _example(HostMemory(250 * _GIB, 240 * _GIB, 0, 125 * _GIB, 1 * _GIB))),
-        Example("strict overcommit, with half of the memory", _example(_strict(125, 20)), "commit at most 105 GiB more"),
-    ],
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "Linux's default",
+            _example(
+                HostMemory(
+                    total=250 * _GIB,
+                    available=240 * _GIB,
+                    overcommit=0,
+                    commit_limit=125 * _GIB,
+                    committed=1 * _GIB,
+                )
+            ),
+        ),
+        Example(
+            "strict overcommit, with half of the memory",
+            _example(_strict(125, 20)),
+            "commit at most 105 GiB more",
+        ),
+    ]
+
+
+@check("HOST113", severity="warning", examples=_examples)
 def memory_is_not_promised(memory: HostMemory, here: JobHere) -> Iterator[Finding]:
     """The kernel does not overcommit memory.
 

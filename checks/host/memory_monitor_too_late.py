@@ -15,31 +15,36 @@ from verl_doctor.toolkit.text import in_bytes
 
 _VARIABLE = "RAY_memory_usage_threshold"
 _RAYS_OWN = 0.95  # ray_config_def.h
-# Ray reads the limit from these two files only (ray/_common/utils.py, earlier ray/_private/utils.py: get_system_memory).
+# Ray reads the limit from these two files only (ray/_common/utils.py, earlier ray/_private/utils.py:
+# get_system_memory).
 _READ_BY_RAY = ("/sys/fs/cgroup", "/sys/fs/cgroup/memory")
 _GIB = 1 << 30
 
 
 def _example(folder: str = "", gib: int = 0, threshold: str = "") -> tuple[object, ...]:
     groups = (Group(folder, memory=gib * _GIB, memory_used=0),) if folder else ()
-    memory = HostMemory(1000 * _GIB, 990 * _GIB)
+    memory = HostMemory(total=1000 * _GIB, available=990 * _GIB)
     return an_h200_node(healthy(groups=groups)), memory, Variables({_VARIABLE: threshold}), HERE
 
 
 _JOB = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7"
 
 
-@check(
-    "HOST112",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no limit", _example()),
         Example("a container whose limit Ray reads", _example("/sys/fs/cgroup", 128)),
         Example("a threshold that fits", _example("/sys/fs/cgroup", 128, threshold="0.9")),
-        Example("switched off by a threshold", _example("/sys/fs/cgroup", 128, threshold="1"), "the kernel kills first"),
+        Example(
+            "switched off by a threshold",
+            _example("/sys/fs/cgroup", 128, threshold="1"),
+            "the kernel kills first",
+        ),
         Example("a Slurm job, whose limit Ray does not read", _example(_JOB, 128), "acts at 950 GiB"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("HOST112", severity="warning", examples=_examples)
 def memory_monitor_too_late(
     limits: HostLimits, memory: HostMemory, variables: Variables, here: JobHere
 ) -> Iterator[Finding]:
@@ -70,7 +75,10 @@ def memory_monitor_too_late(
         return
     right = int(_RAYS_OWN * limit / known * 100) / 100
     yield Finding(
-        f"Ray's memory monitor acts at {in_bytes(threshold * known)}, but the job is limited to {in_bytes(limit)}: the kernel kills first",
+        (
+            f"Ray's memory monitor acts at {in_bytes(threshold * known)}, but the job is limited to "
+            f"{in_bytes(limit)}: the kernel kills first"
+        ),
         Evidence(
             found=f"{_VARIABLE} {threshold:g} of {in_bytes(known)}" + ("" if value else ", Ray's own"),
             wanted=f"less than {in_bytes(limit)}",

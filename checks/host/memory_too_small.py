@@ -24,7 +24,7 @@ _GIB = 1 << 30
 _A_GPU, _A_WORKER = 6 * _GIB, 0.8 * _GIB
 # The part of a GPU's memory for weights, gradients and the optimizer; the rest is for activations.
 _OF_A_GPU = 0.6
-_8B = ModelSize("/models/8b", 8_000_000_000)
+_8B = ModelSize(folder="/models/8b", parameters=8_000_000_000)
 _OFFLOAD = (f"{_ACTOR}.param_offload=True", f"{_ACTOR}.optimizer_offload=True")
 
 
@@ -35,7 +35,7 @@ def _example(
     return (
         configured(*words)[0],
         size,
-        HostMemory(gib * _GIB, gib * _GIB),
+        HostMemory(total=gib * _GIB, available=gib * _GIB),
         an_h200_node(healthy(groups=groups)),
         gpus(number),
     )
@@ -54,21 +54,27 @@ def _irrelevant(configuration: Configuration, resources: Resources, limits: Host
     )
 
 
-@check(
-    "HOST110",
-    severity="warning",
-    applies=_irrelevant,
-    unjudged=hidden_groups,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no offload", _example(200)),
         Example("offload and enough memory", _example(500, *_OFFLOAD)),
         Example("two nodes share it", _example(160, *_OFFLOAD, "trainer.nnodes=4")),
         Example("a login node", _example(16, *_OFFLOAD, number=0)),
-        Example("offload although the GPUs have room", _example(120, *_OFFLOAD), "the job needs about 177 GiB of memory"),
+        Example(
+            "offload although the GPUs have room",
+            _example(120, *_OFFLOAD),
+            "the job needs about 177 GiB of memory",
+        ),
         Example("a limit of the container", _example(2000, *_OFFLOAD, group=128), "128 GiB are available"),
-        Example("70 billion parameters on one node", _example(500, *_OFFLOAD, size=ModelSize("/models/70b", 70_000_000_000)), "the job needs"),
-    ],
-)  # fmt: skip
+        Example(
+            "70 billion parameters on one node",
+            _example(500, *_OFFLOAD, size=ModelSize(folder="/models/70b", parameters=70_000_000_000)),
+            "the job needs",
+        ),
+    ]
+
+
+@check("HOST110", severity="warning", applies=_irrelevant, unjudged=hidden_groups, examples=_examples)
 def memory_too_small(
     configuration: Configuration,
     size: ModelSize,
@@ -106,8 +112,11 @@ def memory_too_small(
         Evidence(
             found=f"{in_bytes(left)} left"
             + (f" of {in_bytes(group.memory)} in {group.folder}" if group and group.memory else ""),
-            wanted=f"{size.parameters / 1e9:.1f} billion parameters x ({words}) / {nodes} nodes + 4 B each while they are read"
-            f" + {number} GPUs x {in_bytes(_A_GPU)} + {workers} workers x {in_bytes(_A_WORKER)}",
+            wanted=(
+                f"{size.parameters / 1e9:.1f} billion parameters x ({words}) / {nodes} nodes + 4 B each "
+                f"while they are read + {number} GPUs x {in_bytes(_A_GPU)} + {workers} workers x "
+                f"{in_bytes(_A_WORKER)}"
+            ),
             read_from=f"{size.folder}, {configuration.name}",
         ),
         subject=Subject("memory", "host"),
@@ -116,7 +125,7 @@ def memory_too_small(
 
 
 def _fewer_workers(configuration: Configuration, lacking: float) -> str:
-    """The override for the number of agent workers with which the job fits; "" if even a single worker is too many."""
+    """The override for the number of agent workers with which the job fits; "" if even one is too many."""
     left = number_of(configuration, WORKERS) - ceil(lacking / _A_WORKER)
     return f"{WORKERS}={left}" if left >= 1 else ""
 
@@ -145,5 +154,8 @@ def _remedy(
             f" {in_bytes(on_each)} each without offload"
         )
     if fewer:
-        return f"set {fewer}: each agent worker takes about {in_bytes(_A_WORKER)}; or use more nodes, or raise the limit"
+        return (
+            f"set {fewer}: each agent worker takes about {in_bytes(_A_WORKER)}; or use more nodes, or raise "
+            "the limit"
+        )
     return "use more nodes, which share the memory, or raise the limit; fewer agent workers are not enough"

@@ -19,27 +19,49 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 
 
 def _example(limits: HostLimits, cpus: int, here: JobHere = HERE) -> tuple[object, ...]:
-    return limits, RayCpus(cpus, "/sys/devices/system/cpu/online"), gpus(8), configured()[0], here
+    return (
+        limits,
+        RayCpus(counted=cpus, read_from="/sys/devices/system/cpu/online"),
+        gpus(8),
+        configured()[0],
+        here,
+    )
 
 
-_LOW = Limit(1024, 524288)
+_LOW = Limit(soft=1024, hard=524288)
 _TO_START = (
     64  # files: Ray raises its soft limit to the hard one, and its GCS server does not start with fewer
 )
 
 
-@check(
-    "HOST103",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("many", _example(an_h200_node(), 512)),
         Example("the usual 1024 and 32 CPUs", _example(an_h200_node(healthy(files=_LOW)), 32)),
-        Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW), online=512), 512), "may open 1024 files"),
-        Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW), online=512), 512), "the raylet (process 7) may open 1024 files"),
-        Example("too few even to start Ray", _example(an_h200_node(healthy(files=Limit(40, 40))), 32), "may open 40 files"),
-        Example("the limit cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may open 256 files"),
-    ],
-)  # fmt: skip
+        Example(
+            "the usual 1024 and 512 CPUs",
+            _example(an_h200_node(healthy(files=_LOW), online=512), 512),
+            "may open 1024 files",
+        ),
+        Example(
+            "a raylet has less than the shell",
+            _example(an_h200_node(None, healthy(7, 512, files=_LOW), online=512), 512),
+            "the raylet (process 7) may open 1024 files",
+        ),
+        Example(
+            "too few even to start Ray",
+            _example(an_h200_node(healthy(files=Limit(soft=40, hard=40))), 32),
+            "may open 40 files",
+        ),
+        Example(
+            "the limit cannot be raised",
+            _example(an_h200_node(healthy(files=Limit(soft=256, hard=256))), 32),
+            "may open 256 files",
+        ),
+    ]
+
+
+@check("HOST103", severity="warning", examples=_examples)
 def open_files_too_few(
     limits: HostLimits,
     ray: RayCpus | Unknown,
@@ -84,7 +106,10 @@ def open_files_too_few(
             remedy=(
                 f"put ulimit -n {target} in the launch script, before ray start"
                 if may
-                else f"ask the administrator for a hard limit of {target} open files; this user cannot raise it"
+                else (
+                    f"ask the administrator for a hard limit of {target} open files; this user cannot raise "
+                    "it"
+                )
             )
             + (", and restart Ray" if subject.pid else ""),
             severity="error" if stops else None,

@@ -19,17 +19,20 @@ def _example(*groups: Group) -> tuple[object, ...]:
     return an_h200_node(healthy(groups=groups)), HERE
 
 
-@check(
-    "HOST114",
-    severity="warning",
-    unjudged=hidden_groups,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("none", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=0))),
         Example("no group counts kills", _example()),
-        Example("three processes", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=3)), "killed 3 processes"),
+        Example(
+            "three processes",
+            _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=3)),
+            "killed 3 processes",
+        ),
         Example("without a limit of its own", _example(Group(_JOB, oom_kills=1)), "killed 1 process"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("HOST114", severity="warning", unjudged=hidden_groups, examples=_examples)
 def processes_were_killed_for_memory(limits: HostLimits, here: JobHere) -> Iterator[Finding]:
     """The kernel has killed processes because memory ran out.
 
@@ -52,10 +55,15 @@ def processes_were_killed_for_memory(limits: HostLimits, here: JobHere) -> Itera
         limit = f"limit {in_bytes(group.memory)}" if group.memory else "no limit of its own"
         used = f", {in_bytes(group.memory_used)} in use" if group.memory_used is not None else ""
         yield Finding(
-            f"the kernel has killed {counted(group.oom_kills, 'process', 'processes')} in the control group of {subject.name}"
-            " because memory ran out",
+            (
+                f"the kernel has killed {counted(group.oom_kills, 'process', 'processes')} in the control "
+                f"group of {subject.name} because memory ran out"
+            ),
             Evidence(found=f"oom_kill {group.oom_kills}, {limit}{used}", wanted="0", read_from=group.folder),
             subject=Subject("memory", "control group"),
-            remedy="raise the limit, or reduce what the job needs: fewer agent workers, smaller batches, less offload",
+            remedy=(
+                "raise the limit, or reduce what the job needs: fewer agent workers, smaller batches, less "
+                "offload"
+            ),
             severity=hint(here),
         )

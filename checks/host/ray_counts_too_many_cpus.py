@@ -33,7 +33,7 @@ from verl_doctor.toolkit.text import counted
 # A few workers too many start in time. Twice as many as CPUs deserve a warning, fewer a hint.
 _HARMLESS = 8
 _HARMFUL = 2.0
-_ALL = RayCpus(128, "/sys/devices/system/cpu/online", "2.49.2")
+_ALL = RayCpus(counted=128, read_from="/sys/devices/system/cpu/online", version="2.49.2")
 _NO_SCRIPT = Absent("no launch script")
 _FEW = healthy(cpus=8)
 _POD = healthy(cpus=128, groups=(Group("/sys/fs/cgroup/kubepods.slice/pod1", cpus=16.0),))
@@ -59,25 +59,60 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
     )
 
 
-@check(
-    "HOST101",
-    severity="warning",
-    applies=_irrelevant,
-    unjudged=hidden_groups,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("as many as there are", _example(an_h200_node(healthy(cpus=128)))),
-        Example("an override sets the number",  _example(an_h200_node(_FEW), _ALL, *configured(f"{NUM_CPUS[0]}=8"))),
-        Example("ray start sets the number", _example(an_h200_node(_FEW), _ALL, RayStarts((RayStart("run.sh", 3, {"num-cpus": "$N"}),)))),
+        Example(
+            "an override sets the number", _example(an_h200_node(_FEW), _ALL, *configured(f"{NUM_CPUS[0]}=8"))
+        ),
+        Example(
+            "ray start sets the number",
+            _example(
+                an_h200_node(_FEW),
+                _ALL,
+                RayStarts((RayStart(path="run.sh", line=3, options={"num-cpus": "$N"}),)),
+            ),
+        ),
         Example("a raylet with the right number", _example(an_h200_node(_FEW, healthy(7, cpus=8)))),
-        Example("a Slurm job with 8 of 128", _example(an_h200_node(_FEW), number=1), "Ray will count 128 CPUs here, but the job may use 8"),
-        Example("the job requests as many as Ray counts", _example(an_h200_node(_FEW), RayCpus(16, "", ""))),
-        Example("a pod whose limit is set in a group that Ray does not read", _example(an_h200_node(_POD)), "the job may use 16"),
-        Example("Slurm gave 8 and enforces nothing", _example(an_h200_node(healthy(cpus=128)), _ALL, Variables({"SLURM_CPUS_ON_NODE": "8"})), "may use 8"),
-        Example("a raylet set to more than the machine has", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=96.0), online=8))),
-        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=128.0), online=128)), "the raylet (process 7) offers 128 CPUs, but may use 8"),
-        Example("less than one CPU", _example(an_h200_node(_FEW), RayCpus(0, "/sys/fs/cgroup/cpu.max", "2.49.2")), "Ray will count no CPU"),
-    ],
-)  # fmt: skip
+        Example(
+            "a Slurm job with 8 of 128",
+            _example(an_h200_node(_FEW), number=1),
+            "Ray will count 128 CPUs here, but the job may use 8",
+        ),
+        Example(
+            "the job requests as many as Ray counts",
+            _example(an_h200_node(_FEW), RayCpus(counted=16, read_from="", version="")),
+        ),
+        Example(
+            "a pod whose limit is set in a group that Ray does not read",
+            _example(an_h200_node(_POD)),
+            "the job may use 16",
+        ),
+        Example(
+            "Slurm gave 8 and enforces nothing",
+            _example(an_h200_node(healthy(cpus=128)), _ALL, Variables({"SLURM_CPUS_ON_NODE": "8"})),
+            "may use 8",
+        ),
+        Example(
+            "a raylet set to more than the machine has",
+            _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=96.0), online=8)),
+        ),
+        Example(
+            "a raylet counted",
+            _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=128.0), online=128)),
+            "the raylet (process 7) offers 128 CPUs, but may use 8",
+        ),
+        Example(
+            "less than one CPU",
+            _example(
+                an_h200_node(_FEW), RayCpus(counted=0, read_from="/sys/fs/cgroup/cpu.max", version="2.49.2")
+            ),
+            "Ray will count no CPU",
+        ),
+    ]
+
+
+@check("HOST101", severity="warning", applies=_irrelevant, unjudged=hidden_groups, examples=_examples)
 def ray_counts_too_many_cpus(
     limits: HostLimits,
     ray: RayCpus | Unknown,

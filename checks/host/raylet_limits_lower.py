@@ -13,21 +13,47 @@ from verl_doctor.toolkit.text import in_bytes, listed
 _POD = (Group("/sys/fs/cgroup/system.slice/ray.service", pids=512, pids_used=200),)
 
 
-@check(
-    "HOST111",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no Ray", (an_h200_node(),)),
         Example("the same", (an_h200_node(healthy(), healthy(7)),)),
-        Example("more than this shell", (an_h200_node(healthy(files=Limit(1024, 4096)), healthy(7)),)),
-        Example("a little lower, but high enough", (an_h200_node(healthy(), healthy(7, files=Limit(65536, 65536))),)),
-        Example("root is exempt from ulimit -u", (an_h200_node(healthy(), replace(healthy(7, processes=Limit(4096, 4096)), exempt=True)),)),
-        Example("ulimit was raised after Ray started", (an_h200_node(healthy(), healthy(7, files=Limit(1024, 1024))),), "1024 open files (this shell: 1048576)"),
-        Example("a service with limits of its own", (an_h200_node(healthy(), healthy(7, groups=_POD)),), "512 processes and threads"),
-        Example("several raylets", (an_h200_node(healthy(), healthy(7, cpus=4), healthy(8, cpus=8)),), "2 raylets run with lower limits"),
-        Example("pinned to few CPUs", (an_h200_node(healthy(), healthy(7, cpus=4)),), "4 CPUs (this shell: 32)"),
-    ],
-)  # fmt: skip
+        Example(
+            "more than this shell", (an_h200_node(healthy(files=Limit(soft=1024, hard=4096)), healthy(7)),)
+        ),
+        Example(
+            "a little lower, but high enough",
+            (an_h200_node(healthy(), healthy(7, files=Limit(soft=65536, hard=65536))),),
+        ),
+        Example(
+            "root is exempt from ulimit -u",
+            (
+                an_h200_node(
+                    healthy(), replace(healthy(7, processes=Limit(soft=4096, hard=4096)), exempt=True)
+                ),
+            ),
+        ),
+        Example(
+            "ulimit was raised after Ray started",
+            (an_h200_node(healthy(), healthy(7, files=Limit(soft=1024, hard=1024))),),
+            "1024 open files (this shell: 1048576)",
+        ),
+        Example(
+            "a service with limits of its own",
+            (an_h200_node(healthy(), healthy(7, groups=_POD)),),
+            "512 processes and threads",
+        ),
+        Example(
+            "several raylets",
+            (an_h200_node(healthy(), healthy(7, cpus=4), healthy(8, cpus=8)),),
+            "2 raylets run with lower limits",
+        ),
+        Example(
+            "pinned to few CPUs", (an_h200_node(healthy(), healthy(7, cpus=4)),), "4 CPUs (this shell: 32)"
+        ),
+    ]
+
+
+@check("HOST111", severity="warning", examples=_examples)
 def raylet_limits_lower(limits: HostLimits) -> Iterator[Finding]:
     """Ray runs with lower limits than this shell.
 
@@ -57,7 +83,9 @@ def raylet_limits_lower(limits: HostLimits) -> Iterator[Finding]:
         Evidence(
             found=found,
             wanted="those of this shell",
-            read_from=f"{listed((f'/proc/{raylet.pid}/limits' for raylet, _ in raylets), 3)} and the control groups",
+            read_from=(
+                f"{listed((f'/proc/{raylet.pid}/limits' for raylet, _ in raylets), 3)} and the control groups"
+            ),
         ),
         subject=Subject("process", "raylet"),
         remedy="stop Ray, and start it again from a shell with these limits",
@@ -81,7 +109,10 @@ def _lower(raylet: Limits, shell: Limits) -> Iterator[str]:
     ]
     for what, own, other in sizes:
         if own < other / 2:
-            yield f"{in_bytes(own)} of {what} (this shell: {_words(other) if other == float('inf') else in_bytes(other)})"
+            yield (
+                f"{in_bytes(own)} of {what} (this shell: "
+                f"{_words(other) if other == float('inf') else in_bytes(other)})"
+            )
 
 
 def _soft(limit: Limit | None) -> float:

@@ -32,22 +32,38 @@ def _example(shm: SharedMemory, number: int = 8, *start: RayStart) -> tuple[obje
     return shm, gpus(number), configured()[0], RayStarts(start), HERE
 
 
-_DOCKER = SharedMemory(64 << 20, 64 << 20)
+_DOCKER = SharedMemory(size=64 << 20, free=64 << 20)
 
 
-@check(
-    "HOST105",
-    phase="engine",
-    severity="error",
-    examples=lambda: [
-        Example("half of the memory, Linux's default", _example(SharedMemory(125 << 30, 125 << 30))),
-        Example("room for all but a huge store", _example(SharedMemory(16 << 30, 16 << 30))),
-        Example("a small store is configured", _example(SharedMemory(4 << 30, 4 << 30), 8, RayStart("run.sh", 3, {"object-store-memory": "1000000000"}))),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "half of the memory, Linux's default", _example(SharedMemory(size=125 << 30, free=125 << 30))
+        ),
+        Example("room for all but a huge store", _example(SharedMemory(size=16 << 30, free=16 << 30))),
+        Example(
+            "a small store is configured",
+            _example(
+                SharedMemory(size=4 << 30, free=4 << 30),
+                8,
+                RayStart(path="run.sh", line=3, options={"object-store-memory": "1000000000"}),
+            ),
+        ),
         Example("Docker's default", _example(_DOCKER), "has 64.0 MiB left"),
-        Example("mounted read-only", _example(replace(_DOCKER, refused="Read-only file system")), "no file can be created in /dev/shm"),
-        Example("enough for NCCL, but not for Ray's store", _example(SharedMemory(4 << 30, 4 << 30)), "Ray's object store does not fit"),
-    ],
-)  # fmt: skip
+        Example(
+            "mounted read-only",
+            _example(replace(_DOCKER, refused="Read-only file system")),
+            "no file can be created in /dev/shm",
+        ),
+        Example(
+            "enough for NCCL, but not for Ray's store",
+            _example(SharedMemory(size=4 << 30, free=4 << 30)),
+            "Ray's object store does not fit",
+        ),
+    ]
+
+
+@check("HOST105", phase="engine", severity="error", examples=_examples)
 def shared_memory_too_small(
     shm: SharedMemory,
     resources: Resources,
@@ -82,13 +98,22 @@ def shared_memory_too_small(
         + f"{in_bytes(store)} for Ray's object store",
         read_from="/dev/shm",
     )
-    larger = f"enlarge it to {-(-(need + store) * 11 // 10 >> 30)} GiB: docker run --shm-size, an emptyDir with medium Memory, or a remount"
+    larger = (
+        f"enlarge it to {-(-(need + store) * 11 // 10 >> 30)} GiB: docker run --shm-size, an emptyDir with "
+        "medium Memory, or a remount"
+    )
     if shm.refused:
         yield Finding(
-            f"no file can be created in /dev/shm ({shm.refused}): Ray's object store lies there, so Ray cannot start",
+            (
+                f"no file can be created in /dev/shm ({shm.refused}): Ray's object store lies there, so Ray "
+                "cannot start"
+            ),
             Evidence(found=shm.refused, wanted="a file can be created", read_from="/dev/shm"),
             subject=Subject("memory", "/dev/shm"),
-            remedy="mount it writable (mount -o remount,rw /dev/shm), or give the container one: --shm-size, or an emptyDir with medium Memory",
+            remedy=(
+                "mount it writable (mount -o remount,rw /dev/shm), or give the container one: --shm-size, "
+                "or an emptyDir with medium Memory"
+            ),
             phase="ray",
         )
     elif shm.free < need:

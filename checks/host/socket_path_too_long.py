@@ -27,19 +27,30 @@ def _example(*folders: Folder, **variables: str) -> tuple[object, ...]:
     return Folders(folders), an_h200_node(), Variables(variables)
 
 
-@check(
-    "HOST108",
-    phase="ray",
-    severity="error",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the usual path", _example(roomy(), roomy("temporary files", "/tmp"))),
         Example("39 bytes", _example(roomy(path=f"{'/scratch/somebody/tmp/of/this/project':39}/ray"))),
-        Example("a running raylet already has its sockets", _example(roomy(path=f"{_LONG}/ray", in_use=True))),
-        Example("50 bytes", _example(roomy(path=f"{_LONG}/ray", given_by="TMPDIR of this shell"))   , "Ray's sockets"),
-        Example("71 bytes, for vLLM", _example(roomy("temporary files", f"{_LONG}/of-this-very-long-job")), "vLLM's sockets"),
-        Example("a folder set for vLLM", _example(roomy(), VLLM_RPC_BASE_PATH=f"{_LONG}/of-this-very-long-job"), "VLLM_RPC_BASE_PATH"),
-    ],
-)  # fmt: skip
+        Example(
+            "a running raylet already has its sockets", _example(roomy(path=f"{_LONG}/ray", in_use=True))
+        ),
+        Example(
+            "50 bytes", _example(roomy(path=f"{_LONG}/ray", given_by="TMPDIR of this shell")), "Ray's sockets"
+        ),
+        Example(
+            "71 bytes, for vLLM",
+            _example(roomy("temporary files", f"{_LONG}/of-this-very-long-job")),
+            "vLLM's sockets",
+        ),
+        Example(
+            "a folder set for vLLM",
+            _example(roomy(), VLLM_RPC_BASE_PATH=f"{_LONG}/of-this-very-long-job"),
+            "VLLM_RPC_BASE_PATH",
+        ),
+    ]
+
+
+@check("HOST108", phase="ray", severity="error", examples=_examples)
 def socket_path_too_long(
     folders: Folders, limits: HostLimits, variables: Variables, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:

@@ -35,22 +35,33 @@ def _left(free: float, size: float = 1758) -> Folder:
     return roomy(size=int(size * GIB), free=int(free * GIB))
 
 
-@check(
-    "HOST106",
-    phase="ray",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("room", _example(roomy())),
         Example("a small, half-empty disk", _example(_left(20, 40))),
-        Example("a higher threshold is set", _example(_left(80, 2000), RAY_local_fs_capacity_threshold="0.99")),
+        Example(
+            "a higher threshold is set", _example(_left(80, 2000), RAY_local_fs_capacity_threshold="0.99")
+        ),
         Example("95 % of a large disk", _example(_left(300, 7000)), "Ray will not spill into"),
         Example("5.79 GB of 1758", _example(_left(5.79)), "has 5.8 GiB left"),
-        Example("both folders on one disk", _example(_left(5), roomy("temporary files", "/tmp", size=1758 * GIB, free=5 * GIB)), "has 5.0 GiB left"),
-        Example("the folder for spilled objects", _example(roomy(), roomy("spilled objects", "/scratch/spill", size=1758 * GIB, free=5 * GIB)), "/scratch/spill (spilled objects) has 5.0 GiB left"),
+        Example(
+            "both folders on one disk",
+            _example(_left(5), roomy("temporary files", "/tmp", size=1758 * GIB, free=5 * GIB)),
+            "has 5.0 GiB left",
+        ),
+        Example(
+            "the folder for spilled objects",
+            _example(roomy(), roomy("spilled objects", "/scratch/spill", size=1758 * GIB, free=5 * GIB)),
+            "/scratch/spill (spilled objects) has 5.0 GiB left",
+        ),
         Example("nothing left", _example(_left(0.2)), "has 205 MiB left"),
-        Example("no inodes", _example(roomy(inodes=6_000_000, inodes_free=900)), "has room for 900 more files"),
-    ],
-)  # fmt: skip
+        Example(
+            "no inodes", _example(roomy(inodes=6_000_000, inodes_free=900)), "has room for 900 more files"
+        ),
+    ]
+
+
+@check("HOST106", phase="ray", severity="warning", examples=_examples)
 def temporary_folder_full(
     folders: Folders, resources: Resources, variables: Variables, here: JobHere
 ) -> Iterator[Finding]:
@@ -85,16 +96,25 @@ def temporary_folder_full(
                 f"{named(folder)} has {in_bytes(folder.free)} left",
                 evidence,
                 subject=Subject("folder", folder.path),
-                remedy=f"remove what finished jobs left there, or {_ELSEWHERE[folder.use]} on a larger local disk",
+                remedy=(
+                    f"remove what finished jobs left there, or {_ELSEWHERE[folder.use]} on a larger local "
+                    "disk"
+                ),
                 severity=at_most_warning(here) or ("error" if folder.free < GIB else None),
             )
         elif folder.full > threshold and folder.use != "temporary files":
             enough = min(0.999, 1 - max(spilled, GIB) / folder.size)
             yield Finding(
-                f"Ray will not spill into {named(folder)}, which is {folder.full:.0%} full: harmless unless objects must be spilled",
+                (
+                    f"Ray will not spill into {named(folder)}, which is {folder.full:.0%} full: harmless "
+                    "unless objects must be spilled"
+                ),
                 evidence,
                 subject=Subject("folder", folder.path),
-                remedy=f"if objects must be spilled, set {_VARIABLE}={enough:.3f} before Ray starts, which leaves {in_bytes(spilled)}",
+                remedy=(
+                    f"if objects must be spilled, set {_VARIABLE}={enough:.3f} before Ray starts, which "
+                    f"leaves {in_bytes(spilled)}"
+                ),
                 severity="info",
             )
         few = (
@@ -111,6 +131,9 @@ def temporary_folder_full(
                     read_from=f"{folder.path}, {folder.kind}",
                 ),
                 subject=Subject("folder", folder.path, "inodes"),
-                remedy="remove small files there, such as caches of package managers and compilers; df -i shows the inodes",
+                remedy=(
+                    "remove small files there, such as caches of package managers and compilers; df -i "
+                    "shows the inodes"
+                ),
                 severity=hint(here),
             )

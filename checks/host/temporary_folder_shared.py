@@ -15,15 +15,24 @@ def _example(folder: Folder) -> tuple[object, ...]:
     return Folders((folder,)), HERE
 
 
-@check(
-    "HOST107",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a local disk", _example(roomy())),
-        Example("temporary files of others there", _example(roomy("temporary files", "/home/me/tmp", kind="nfs4", shared=True))),
-        Example("NFS", _example(roomy(path="/home/me/tmp/ray", given_by="TMPDIR of this shell", kind="nfs4", shared=True)), "lies on nfs4"),
-    ],
-)  # fmt: skip
+        Example(
+            "temporary files of others there",
+            _example(roomy("temporary files", "/home/me/tmp", kind="nfs4", shared=True)),
+        ),
+        Example(
+            "NFS",
+            _example(
+                roomy(path="/home/me/tmp/ray", given_by="TMPDIR of this shell", kind="nfs4", shared=True)
+            ),
+            "lies on nfs4",
+        ),
+    ]
+
+
+@check("HOST107", severity="warning", examples=_examples)
 def temporary_folder_shared(folders: Folders, here: JobHere) -> Iterator[Finding]:
     """Ray's sessions lie on a file system that is shared with other machines.
 

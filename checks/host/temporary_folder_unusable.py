@@ -15,18 +15,25 @@ def _example(*folders: Folder) -> tuple[object, ...]:
     return Folders(folders), HERE
 
 
-@check(
-    "HOST109",
-    phase="ray",
-    severity="error",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("writable", _example(roomy(), roomy("temporary files", "/tmp"))),
         Example("noexec does not matter for Ray's sessions", _example(roomy(runnable=False))),
-        Example("another user's raylet created it", _example(roomy(writable=False)), "this user cannot write to /tmp/ray"),
-        Example("read-only", _example(roomy("temporary files", "/tmp", writable=False, read_only=True)), "/tmp (temporary files) is mounted read-only"),
+        Example(
+            "another user's raylet created it",
+            _example(roomy(writable=False)),
+            "this user cannot write to /tmp/ray",
+        ),
+        Example(
+            "read-only",
+            _example(roomy("temporary files", "/tmp", writable=False, read_only=True)),
+            "/tmp (temporary files) is mounted read-only",
+        ),
         Example("noexec", _example(roomy("temporary files", "/tmp", runnable=False)), "noexec"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("HOST109", phase="ray", severity="error", examples=_examples)
 def temporary_folder_unusable(folders: Folders, here: JobHere) -> Iterator[Finding]:
     """A temporary folder is not writable, or nothing in it can be executed.
 

@@ -23,18 +23,26 @@ def _example(*rows: Effective, cpus: int = 128) -> tuple[object, ...]:
     return own(*rows), an_h200_node(healthy(cpus=cpus)), gpus(8), Variables(), configured()[0], HERE
 
 
-@check(
-    "HOST115",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("not set: each Ray worker uses one", _example()),
         Example("one thread", _example(row("OMP_NUM_THREADS", "1", "1", "1"), cpus=8)),
         Example("eight on a large node", _example(row("OMP_NUM_THREADS", "8", "8", "8"))),
         Example("not a number", _example(row("OMP_NUM_THREADS", "4,2", "4,2", "4,2"), cpus=2)),
-        Example("what Slurm sets for one task", _example(row("OMP_NUM_THREADS", "128", "128", "128")), "OMP_NUM_THREADS=128 gives 24 processes 3072 threads on 128 CPUs"),
-        Example("what an image sets, in a small container", _example(row("MKL_NUM_THREADS", "16", "16", "16"), cpus=16), "MKL_NUM_THREADS=16"),
-    ],
-)  # fmt: skip
+        Example(
+            "what Slurm sets for one task",
+            _example(row("OMP_NUM_THREADS", "128", "128", "128")),
+            "OMP_NUM_THREADS=128 gives 24 processes 3072 threads on 128 CPUs",
+        ),
+        Example(
+            "what an image sets, in a small container",
+            _example(row("MKL_NUM_THREADS", "16", "16", "16"), cpus=16),
+            "MKL_NUM_THREADS=16",
+        ),
+    ]
+
+
+@check("HOST115", severity="warning", examples=_examples)
 def threads_oversubscribe(
     environment: EffectiveEnvironment,
     limits: HostLimits,
@@ -64,7 +72,10 @@ def threads_oversubscribe(
             f" on {pool.cpus.amount:g} CPUs",
             Evidence(
                 found=f"{pool.size}, from {pool.row.decided_by}",
-                wanted=f"{pool.right} = {pool.cpus.amount:g} CPUs / {pool.processes} trainers, rollout and agent workers",
+                wanted=(
+                    f"{pool.right} = {pool.cpus.amount:g} CPUs / {pool.processes} trainers, rollout and "
+                    "agent workers"
+                ),
                 read_from=pool.cpus.by,
             ),
             location=decided_at(pool.row),

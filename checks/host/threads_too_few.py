@@ -27,7 +27,7 @@ from verl_doctor.toolkit.text import counted
 
 _POD = "/sys/fs/cgroup/kubepods.slice/pod1"
 _WORTH_IT = 0.9
-_RAY = RayCpus(32, "/sys/devices/system/cpu/online")
+_RAY = RayCpus(counted=32, read_from="/sys/devices/system/cpu/online")
 
 
 def _example(limits: HostLimits, ray: RayCpus = _RAY, **variables: str) -> tuple[object, ...]:
@@ -47,22 +47,40 @@ def _pids(most: int, used: int) -> tuple[Group, ...]:
     return Group(f"{_POD}/container"), Group(_POD, pids=most, pids_used=used)
 
 
-@check(
-    "HOST102",
-    phase="workers",
-    severity="error",
-    unjudged=hidden_groups,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("without limits", _example(an_h200_node())),
         Example("enough", _example(an_h200_node(healthy(groups=_pids(16384, 200))))),
-        Example("root is exempt from ulimit -u", _example(an_h200_node(replace(healthy(processes=Limit(1024, 1024)), exempt=True)))),
-        Example("enough for lean workers", _example(an_h200_node(healthy(groups=_pids(3400, 200))), RAY_worker_num_grpc_internal_threads="1")),
-        Example("a group above the container's", _example(an_h200_node(healthy(groups=_pids(2048, 300)))), f"{_POD}/pids.max"),
-        Example("a user's limit", _example(an_h200_node(healthy(processes=Limit(1024, 4096)))), "its ulimit -u"),
+        Example(
+            "root is exempt from ulimit -u",
+            _example(an_h200_node(replace(healthy(processes=Limit(soft=1024, hard=1024)), exempt=True))),
+        ),
+        Example(
+            "enough for lean workers",
+            _example(
+                an_h200_node(healthy(groups=_pids(3400, 200))), RAY_worker_num_grpc_internal_threads="1"
+            ),
+        ),
+        Example(
+            "a group above the container's",
+            _example(an_h200_node(healthy(groups=_pids(2048, 300)))),
+            f"{_POD}/pids.max",
+        ),
+        Example(
+            "a user's limit",
+            _example(an_h200_node(healthy(processes=Limit(soft=1024, hard=4096)))),
+            "its ulimit -u",
+        ),
         Example("few process IDs", _example(replace(an_h200_node(), pid_max=3000)), "kernel.pid_max"),
-        Example("a raylet with a lower limit than the shell", _example(an_h200_node(None, healthy(7, processes=Limit(1024, 4096)))), "the raylet (process 7)"),
-    ],
-)  # fmt: skip
+        Example(
+            "a raylet with a lower limit than the shell",
+            _example(an_h200_node(None, healthy(7, processes=Limit(soft=1024, hard=4096)))),
+            "the raylet (process 7)",
+        ),
+    ]
+
+
+@check("HOST102", phase="workers", severity="error", unjudged=hidden_groups, examples=_examples)
 def threads_too_few(
     limits: HostLimits,
     ray: RayCpus | Unknown,
@@ -107,7 +125,10 @@ def threads_too_few(
         fewest = max(fewer, actors(configuration, number))
         least = threads_needed(cores, fewest, number, running=running, lean=True)
         yield Finding(
-            f"{subject.name} may start {room.amount:g} more threads, but the job needs about {need}: {room.by}",
+            (
+                f"{subject.name} may start {room.amount:g} more threads, but the job needs about {need}: "
+                f"{room.by}"
+            ),
             Evidence(
                 found=f"{room.amount:g} left",
                 wanted=f"about {need} = {'' if subject.pid else 'those of Ray itself, '}"
@@ -134,7 +155,7 @@ def _is_lean(subject: Limits, variables: JobVariables, raylets: Raylets | Unknow
 
 
 def _room(subject: Limits, limits: HostLimits) -> Bound | None:
-    """The number of further threads that this process and its children may start, and the limit that sets it."""
+    """How many more threads this process and its children may start, and the limit that sets it."""
     return min(_bounds(subject, limits), key=lambda bound: bound.amount, default=None)
 
 

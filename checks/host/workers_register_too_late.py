@@ -22,7 +22,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 def _example(seconds: float, counted: int = 32, cpus: int = 32, **variables: str) -> tuple[object, ...]:
     return (
         RayImport(seconds),
-        RayCpus(counted, "/sys/devices/system/cpu/online"),
+        RayCpus(counted=counted, read_from="/sys/devices/system/cpu/online"),
         an_h200_node(healthy(cpus=cpus), online=counted),
         Variables(),
         JobVariables(variables),
@@ -31,18 +31,17 @@ def _example(seconds: float, counted: int = 32, cpus: int = 32, **variables: str
     )
 
 
-@check(
-    "HOST117",
-    severity="warning",
-    cost="live",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a local disk", _example(0.8)),
         Example("many workers on a local disk", _example(0.8, 128, 8)),
         Example("the timeout is raised", _example(25, RAY_worker_register_timeout_seconds="600")),
         Example("a slow share", _example(35), "took 35 s to import Ray"),
         Example("many workers on few CPUs", _example(4, 128, 8), "RAY_worker_register_timeout_seconds"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("HOST117", severity="warning", cost="live", examples=_examples)
 def workers_register_too_late(
     ray_import: RayImport,
     ray: RayCpus | Unknown,
@@ -71,8 +70,10 @@ def workers_register_too_late(
     if at_once.is_too_slow:
         workers, allowed = at_once.workers, at_once.allowed
         yield Finding(
-            f"a process here took {ray_import.seconds:.0f} s to import Ray, so {workers} workers at once may need"
-            f" {at_once.needed:.0f} s to register: {REGISTER} is {allowed:.0f}",
+            (
+                f"a process here took {ray_import.seconds:.0f} s to import Ray, so {workers} workers at "
+                f"once may need {at_once.needed:.0f} s to register: {REGISTER} is {allowed:.0f}"
+            ),
             Evidence(
                 found=f"{ray_import.seconds:g} s{'' if ray_import.ended else ', unfinished'}",
                 wanted=f"{allowed / 2:.0f} s or less for {workers} workers on {at_once.cpus:g} CPUs",

@@ -24,23 +24,24 @@ _ELSEWHERE = "compile them where the environment is built, or set PYTHONPYCACHEP
 def _facts(
     missing: int, *, writable: bool = True, prefix: str = "", **variables: str
 ) -> tuple[Bytecode, Variables]:
-    torch = PackageBytecode("torch", "/env/lib/python3.11/site-packages/torch", 2_400, missing)
-    return Bytecode((torch,), writable, prefix), Variables(variables)
+    torch = PackageBytecode(
+        name="torch", folder="/env/lib/python3.11/site-packages/torch", sources=2_400, missing=missing
+    )
+    return Bytecode(packages=(torch,), writable=writable, prefix=prefix), Variables(variables)
 
 
-@check(
-    "PY103",
-    severity="warning",
-    requires={"PY100"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all caches exist", _facts(0)),
         Example("a few test files were never imported", _facts(400)),
         Example("the variable does no harm when the caches exist", _facts(0, PYTHONDONTWRITEBYTECODE="1")),
         Example("the first run will write them", _facts(2_400), "first import"),
         Example("and never will", _facts(2_400, PYTHONDONTWRITEBYTECODE="1"), "PYTHONDONTWRITEBYTECODE"),
         Example("the folder is read-only", _facts(2_400, writable=False), "site-packages is not writable"),
-    ],
-)
+    ]
+
+
+@check("PY103", severity="warning", requires={"PY100"}, examples=_examples)
 def bytecode_missing(bytecode: Bytecode, variables: Variables) -> Iterator[Finding]:
     """Sources have no bytecode cache, so every process compiles them again.
 

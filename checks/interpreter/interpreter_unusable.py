@@ -17,7 +17,10 @@ _BROKEN_FROM_OUTSIDE = (
     ),
 )
 _TRY_IT = "run it by hand with -c pass, or choose another one: verl-doctor check --python PATH/TO/bin/python"
-_FIND_IT = "run it by hand with -v -c pass: the last import before the failure is to blame; or unset PYTHONPATH and PYTHONHOME"
+_FIND_IT = (
+    "run it by hand with -v -c pass: the last import before the failure is to blame; or unset PYTHONPATH "
+    "and PYTHONHOME"
+)
 _REMEDIES: Mapping[UnknownKind, str] = {
     "sound when isolated": _FIND_IT,
 }
@@ -28,16 +31,15 @@ def _looking_broke(interpreter: Interpreter | Unknown) -> Unknown | None:
     return interpreter if isinstance(interpreter, Broken) else None
 
 
-@check(
-    "PY100",
-    phase="import",
-    applies=_looking_broke,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the interpreter answers", (PYTHON,)),
         Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not respond within 10 s"),
         Example("a module loaded at its start fails", (_BROKEN_FROM_OUTSIDE,), SOUND_WHEN_ISOLATED),
-    ],
-)
+    ]
+
+
+@check("PY100", phase="import", applies=_looking_broke, examples=_examples)
 def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding]:
     """The target's Python could not be queried.
 

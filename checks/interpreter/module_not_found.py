@@ -10,37 +10,61 @@ from verl_doctor.toolkit.collectors.installed.program_module import ProgramModul
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
-_HERE = ProgramModule("verl.trainer.main_ppo", "/home/me/run.sh", 3, "/env/verl", "0.9.1")
+_HERE = ProgramModule(
+    module="verl.trainer.main_ppo", path="/home/me/run.sh", line=3, verl="/env/verl", version="0.9.1"
+)
 _THERE = ("verl.trainer.main_ppo", "verl.trainer.sft_trainer")
 _GONE = ProgramModule(
-    "verl.trainer.ppo_main", "/home/me/run.sh", 3, "/env/verl", "0.9.1", missing=True, programs=_THERE
+    module="verl.trainer.ppo_main",
+    path="/home/me/run.sh",
+    line=3,
+    verl="/env/verl",
+    version="0.9.1",
+    missing=True,
+    programs=_THERE,
 )
 _OLD = ProgramModule(
-    "verl.trainer.fsdp_sft_trainer", "/home/me/run.sh", 3, "/env/verl", missing=True, programs=_THERE
+    module="verl.trainer.fsdp_sft_trainer",
+    path="/home/me/run.sh",
+    line=3,
+    verl="/env/verl",
+    missing=True,
+    programs=_THERE,
 )
 _MORE = ProgramModule(
-    "verl.trainer.main_generation",
-    "/home/me/run.sh",
-    3,
-    "/env/verl",
+    module="verl.trainer.main_generation",
+    path="/home/me/run.sh",
+    line=3,
+    verl="/env/verl",
     missing=True,
     programs=("verl.trainer.main_generation_server",),
 )
-_FAR = ProgramModule("verl.model_merger2", "/home/me/run.sh", 3, "/env/verl", missing=True)
+_FAR = ProgramModule(
+    module="verl.model_merger2", path="/home/me/run.sh", line=3, verl="/env/verl", missing=True
+)
 
 
-@check(
-    "PY113",
-    phase="import",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the module exists", (_HERE,)),
-        Example("a name with its parts in another order", (_GONE,), "verl 0.9.1 has no module verl.trainer.ppo_main"),
-        Example("the module of an earlier release", (_OLD,), "no module verl.trainer.fsdp_sft_trainer; did you mean verl.trainer.sft_trainer?"),
-        Example("a module that does something more", (_MORE,), "did you mean verl.trainer.main_generation_server?"),
+        Example(
+            "a name with its parts in another order",
+            (_GONE,),
+            "verl 0.9.1 has no module verl.trainer.ppo_main",
+        ),
+        Example(
+            "the module of an earlier release",
+            (_OLD,),
+            "no module verl.trainer.fsdp_sft_trainer; did you mean verl.trainer.sft_trainer?",
+        ),
+        Example(
+            "a module that does something more", (_MORE,), "did you mean verl.trainer.main_generation_server?"
+        ),
         Example("no module has a similar name", (_FAR,), "no module verl.model_merger2"),
-    ],
-    since="0.2",
-)  # fmt: skip
+    ]
+
+
+@check("PY113", phase="import", examples=_examples, since="0.2")
 def module_not_found(program: ProgramModule) -> Iterator[Finding]:
     """The script starts a module that the installed verl does not have.
 
@@ -67,7 +91,10 @@ def module_not_found(program: ProgramModule) -> Iterator[Finding]:
 
 
 def _is_same(module: str, near: str) -> bool:
-    """Return whether the other name has no word that this one lacks: `main_generation_server` is another program."""
+    """Return whether the other name has no word that this one lacks.
+
+    For example, `main_generation_server` is another program.
+    """
     words = re.split(r"[._]", module)
     return near != "" and all(
         difflib.get_close_matches(word, words, 1, 0.7) for word in re.split(r"[._]", near)

@@ -11,19 +11,24 @@ _SITE = "/env/lib/python3.12/site-packages"
 
 
 def _hidden(name: str, path: str) -> Shadows:
-    return Shadows("/home/me", (Shadow(name, path, f"{_SITE}/{name}"),))
+    return Shadows(folder="/home/me", modules=(Shadow(name=name, path=path, hidden=f"{_SITE}/{name}"),))
 
 
-@check(
-    "PY112",
-    phase="import",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("nothing is hidden", (Shadows("/home/me"),)),
-        Example("a folder of data sets with an __init__.py", (_hidden("datasets", "/home/me/datasets"),), f"/home/me/datasets is imported instead of {_SITE}/datasets"),
-        Example("the user's own script", (_hidden("torch", "/home/me/torch.py"),), "/home/me/torch.py is imported"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "a folder of data sets with an __init__.py",
+            (_hidden("datasets", "/home/me/datasets"),),
+            f"/home/me/datasets is imported instead of {_SITE}/datasets",
+        ),
+        Example(
+            "the user's own script", (_hidden("torch", "/home/me/torch.py"),), "/home/me/torch.py is imported"
+        ),
+    ]
+
+
+@check("PY112", phase="import", examples=_examples, since="0.2")
 def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
     """A file or folder of yours shadows an installed package or a standard module.
 

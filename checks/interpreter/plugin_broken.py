@@ -7,19 +7,23 @@ from collections.abc import Iterator
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblem, PluginProblems
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-_STALE = PluginProblem("our_rules", "our-verl-rules", "ModuleNotFoundError: No module named 'our_rules'")
+_STALE = PluginProblem(
+    entry_point="our_rules",
+    distribution="our-verl-rules",
+    error="ModuleNotFoundError: No module named 'our_rules'",
+)
 
 
-@check(
-    "PY190",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all plugins load", (PluginProblems(),)),
         Example(
             "a plugin's module is missing", (PluginProblems((_STALE,)),), "plugin our_rules of our-verl-rules"
         ),
-    ],
-)
+    ]
+
+
+@check("PY190", severity="warning", examples=_examples)
 def plugin_broken(plugins: PluginProblems) -> Iterator[Finding]:
     """A plugin of verl-doctor could not be used.
 
@@ -40,6 +44,9 @@ def plugin_broken(plugins: PluginProblems) -> Iterator[Finding]:
                 wanted="an entry point that offers checks, fixes or collectors",
                 read_from=f"the entry points of {problem.distribution}",
             ),
-            remedy=f'repair or remove {problem.distribution}, or set disable_plugins = ["{problem.distribution}"]',
+            remedy=(
+                f"repair or remove {problem.distribution}, or set disable_plugins = "
+                f'["{problem.distribution}"]'
+            ),
             subject=Subject("plugin", problem.entry_point, problem.distribution),
         )

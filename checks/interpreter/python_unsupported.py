@@ -21,18 +21,19 @@ def _facts(
 ) -> tuple[Interpreter, Packages, Wheels]:
     tag = "cpython-" + "".join(version.split(".")[:2])
     python = replace(PYTHON, version=version, cache_tag=tag)
-    verl = Distribution("verl", "0.6.1", "/env/verl-0.6.1.dist-info", requires_python=requires_python)
+    verl = Distribution(
+        name="verl", version="0.6.1", location="/env/verl-0.6.1.dist-info", requires_python=requires_python
+    )
     modules = (built_for,) if built_for else ()
     tags = (f"cp310-{abi}-manylinux2014_x86_64",)
-    ray = Wheel("ray", "2.49.0", tags, modules, "/env/ray-2.49.0.dist-info")
+    ray = Wheel(
+        name="ray", version="2.49.0", tags=tags, built_for=modules, location="/env/ray-2.49.0.dist-info"
+    )
     return python, Packages((verl,)), Wheels((ray,))
 
 
-@check(
-    "PY101",
-    phase="import",
-    requires={"PY100"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("everything was made for this Python", _facts("3.11.7", "cpython-311", ">=3.10")),
         Example(
             "modules of the stable ABI load everywhere, whatever their tag", _facts("3.11.7", "", ">=3.10")
@@ -49,8 +50,10 @@ def _facts(
         Example(
             "Ray's modules are for another Python", _facts("3.11.7", "cpython-310", ">=3.10"), "cpython-310"
         ),
-    ],
-)
+    ]
+
+
+@check("PY101", phase="import", requires={"PY100"}, examples=_examples)
 def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Wheels) -> Iterator[Finding]:
     """verl, vLLM or a compiled package does not support this Python.
 
@@ -81,15 +84,22 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
                 subject=Subject("interpreter", interpreter.version, name),
             )
     for wheel in wheels.wheels:
-        # In a wheel for the stable ABI, a module for a single Python is a stray: sgl-kernel 0.3.21 has such modules.
+        # In a wheel for the stable ABI, a module for a single Python is a stray: sgl-kernel 0.3.21 has such
+        # modules.
         stable = any("-abi3-" in tag for tag in wheel.tags)
         if wheel.built_for and not stable and interpreter.cache_tag not in wheel.built_for:
             made_for = ", ".join(wheel.built_for)
             yield Finding(
-                f"the compiled modules of {wheel.name} {wheel.version} are for {made_for}, but this is {interpreter.cache_tag}",
+                (
+                    f"the compiled modules of {wheel.name} {wheel.version} are for {made_for}, but this is "
+                    f"{interpreter.cache_tag}"
+                ),
                 Evidence(made_for, interpreter.cache_tag, f"{wheel.location}/RECORD"),
                 location=Location(wheel.location),
-                remedy=f"install {wheel.name} with this environment's own installer, so that it picks the right wheel",
+                remedy=(
+                    f"install {wheel.name} with this environment's own installer, so that it picks the "
+                    "right wheel"
+                ),
                 subject=Subject("package", wheel.name, wheel.version),
             )
 

@@ -10,51 +10,71 @@ from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-_CHECKOUT = Tree("/home/me/verl/verl", "verl", "0.6.1", "the current folder")
-_INSTALLED = Tree("/env/lib/python3.11/site-packages/verl", "verl", "0.5.0", "site-packages")
-_NESTED = Tree("/home/me/verl/verl/verl", "verl.verl", "0.6.1", "nested inside /home/me/verl")
-_INNER = Tree("/home/me/verl/verl/verl", "verl", "0.6.1", "the current folder")
-_OUTER = Tree(
-    "/home/me/verl/verl", "verl", "0.6.1", "around /home/me/verl/verl", "/home/me/verl", place="outer"
+_CHECKOUT = Tree(folder="/home/me/verl/verl", module="verl", version="0.6.1", found_in="the current folder")
+_INSTALLED = Tree(
+    folder="/env/lib/python3.11/site-packages/verl", module="verl", version="0.5.0", found_in="site-packages"
 )
-_VENDORED = Tree("/home/me/agents/verl", "agents.verl", "0.4.1", "vendored inside agents")
-_ABOVE = Tree("/home/me/verl/verl", "verl", "0.6.1", "/home/me/verl, above the current folder")
+_NESTED = Tree(
+    folder="/home/me/verl/verl/verl",
+    module="verl.verl",
+    version="0.6.1",
+    found_in="nested inside /home/me/verl",
+)
+_INNER = Tree(folder="/home/me/verl/verl/verl", module="verl", version="0.6.1", found_in="the current folder")
+_OUTER = Tree(
+    folder="/home/me/verl/verl",
+    module="verl",
+    version="0.6.1",
+    found_in="around /home/me/verl/verl",
+    project="/home/me/verl",
+    place="outer",
+)
+_VENDORED = Tree(
+    folder="/home/me/agents/verl", module="agents.verl", version="0.4.1", found_in="vendored inside agents"
+)
+_ABOVE = Tree(
+    folder="/home/me/verl/verl",
+    module="verl",
+    version="0.6.1",
+    found_in="/home/me/verl, above the current folder",
+)
 _CWD_FIRST = "python -m puts the current folder first on the path"
 _SHOWN = 3
 _PATH_FIRST = "it comes first on the interpreter's path"
 
 
-@check(
-    "PY111",
-    phase="import",
-    severity="warning",
-    examples=lambda: [
-        Example("a single verl", (VerlTrees(_INSTALLED, _PATH_FIRST),)),
+def _examples() -> list[Example]:
+    return [
+        Example("a single verl", (VerlTrees(imported=_INSTALLED, why=_PATH_FIRST),)),
         Example(
-            "a checkout and an installed wheel", (VerlTrees(_CHECKOUT, _CWD_FIRST, (_INSTALLED,)),), "runs"
+            "a checkout and an installed wheel",
+            (VerlTrees(imported=_CHECKOUT, why=_CWD_FIRST, others=(_INSTALLED,)),),
+            "runs",
         ),
         Example(
             "a copy of the tree inside itself",
-            (VerlTrees(_CHECKOUT, _CWD_FIRST, (_NESTED,)),),
+            (VerlTrees(imported=_CHECKOUT, why=_CWD_FIRST, others=(_NESTED,)),),
             "inside itself",
         ),
         Example(
             "the copy inside itself is the one that runs",
-            (VerlTrees(_INNER, _CWD_FIRST, (_OUTER,)),),
+            (VerlTrees(imported=_INNER, why=_CWD_FIRST, others=(_OUTER,)),),
             "a copy inside /home/me/verl/verl",
         ),
         Example(
             "a checkout above the current folder that Python does not see",
-            (VerlTrees(_INSTALLED, _PATH_FIRST, (_ABOVE,)),),
+            (VerlTrees(imported=_INSTALLED, why=_PATH_FIRST, others=(_ABOVE,)),),
             "is not used",
         ),
         Example(
             "an installed wheel, and a tree inside another package",
-            (VerlTrees(_INSTALLED, _PATH_FIRST, (_VENDORED,)),),
+            (VerlTrees(imported=_INSTALLED, why=_PATH_FIRST, others=(_VENDORED,)),),
             "runs only for code that imports agents.verl",
         ),
-    ],
-)
+    ]
+
+
+@check("PY111", phase="import", severity="warning", examples=_examples)
 def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
     """There is more than one verl.
 
@@ -138,7 +158,10 @@ def _finding(message: str, trees: VerlTrees, others: list[Tree], remedy: str, se
 
 
 def _remedy(runs: Tree, other: Tree) -> str:
-    """How to get from two trees to one: it depends on which tree is installed, and whether the other can be."""
+    """How to get from two trees to one.
+
+    It depends on which tree is installed, and whether the other can be.
+    """
     if other.place != "site-packages" or runs.place == "site-packages":
         return (
             f"start from another folder, or remove {other.folder}, so that every worker imports the same tree"
@@ -163,13 +186,16 @@ def _remedy_of_copy(copy: Tree, outer: Tree) -> str:
         if outer.project
         else f"export PYTHONPATH={shlex.quote(_parent(outer))} for every worker"
     )
-    return f"start the job in {_parent(outer)}, or {use}; then compare {_parent(copy)} with it and remove the copy"
+    return (
+        f"start the job in {_parent(outer)}, or {use}; then compare {_parent(copy)} with it and remove the "
+        "copy"
+    )
 
 
 def _examine(tree: Tree) -> str:
     return (
-        f"if the job imports {tree.module}, examine that tree: verl-doctor check --verl {shlex.quote(tree.folder)}; "
-        f"if nothing does, remove it"
+        f"if the job imports {tree.module}, examine that tree: verl-doctor check --verl "
+        f"{shlex.quote(tree.folder)}; if nothing does, remove it"
     )
 
 

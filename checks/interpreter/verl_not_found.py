@@ -9,26 +9,34 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _INSTALLED = VerlTrees(
-    Tree("/env/lib/python3.11/site-packages/verl", "verl", "0.6.1", "site-packages"), "first"
+    imported=Tree(
+        folder="/env/lib/python3.11/site-packages/verl",
+        module="verl",
+        version="0.6.1",
+        found_in="site-packages",
+    ),
+    why="first",
 )
-_HIDDEN = VerlTrees(Tree("/home/me/verl/verl", "verl", "0.6.1", OFF_THE_PATH), "no verl is on the path")
+_HIDDEN = VerlTrees(
+    imported=Tree(folder="/home/me/verl/verl", module="verl", version="0.6.1", found_in=OFF_THE_PATH),
+    why="no verl is on the path",
+)
 _NOWHERE = (
     VerlTrees,
     Absent("no verl was found, neither in this environment nor in the current folder or above it"),
 )
 
 
-@check(
-    "PY110",
-    severity="warning",
-    requires={"PY100"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("verl is installed", (_INSTALLED,)),
         Example("no verl anywhere", (_NOWHERE,), "no verl was found"),
         Example("the only verl is hidden by PYTHONSAFEPATH", (_HIDDEN,), "will not find /home/me/verl/verl"),
         Example("the trees could not be looked for", ((VerlTrees, Unknown("the disk did not answer")),)),
-    ],
-)
+    ]
+
+
+@check("PY110", severity="warning", requires={"PY100"}, examples=_examples)
 def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
     """No verl was found.
 

@@ -13,18 +13,38 @@ _HANGS = "ccache-gcc main.c -shared -fPIC -o verl_doctor.so -lcuda"
 _CC1 = "gcc: fatal error: cannot execute 'cc1': execvp: No such file or directory\ncompilation terminated."
 
 
-@check(
-    "CUDA106",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the compiler works", (build(),)),
-        Example("the linker finds no libcuda, which another rule reports", (build(link_error="cannot find -lcuda"),)),
+        Example(
+            "the linker finds no libcuda, which another rule reports",
+            (build(link_error="cannot find -lcuda"),),
+        ),
         Example("none is installed", (build(compiler="", compiler_error=_NONE),), "finds no C compiler"),
-        Example("CC names a compiler that does not exist", (build(compiler="gcc-99", compiler_error="[Errno 2] No such file or directory: 'gcc-99'"),), "gcc-99"),
-        Example("CC with arguments", (build(compiler="ccache gcc", compiler_error="[Errno 2] No such file or directory: 'ccache gcc'"),), "ccache gcc"),
+        Example(
+            "CC names a compiler that does not exist",
+            (build(compiler="gcc-99", compiler_error="[Errno 2] No such file or directory: 'gcc-99'"),),
+            "gcc-99",
+        ),
+        Example(
+            "CC with arguments",
+            (
+                build(
+                    compiler="ccache gcc", compiler_error="[Errno 2] No such file or directory: 'ccache gcc'"
+                ),
+            ),
+            "ccache gcc",
+        ),
         Example("a part of the compiler is missing", (build(compiler_error=_CC1),), "cannot execute 'cc1'"),
-        Example("the compiler hangs", (build(compiler="ccache-gcc", hangs=_HANGS, patience=15.0),), "hangs: ccache-gcc did not end within 15 s"),
-    ],
-)  # fmt: skip
+        Example(
+            "the compiler hangs",
+            (build(compiler="ccache-gcc", hangs=_HANGS, patience=15.0),),
+            "hangs: ccache-gcc did not end within 15 s",
+        ),
+    ]
+
+
+@check("CUDA106", examples=_examples)
 def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
     """Triton finds no C compiler that works.
 
@@ -45,9 +65,15 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
     """
     if build.hangs:
         yield Finding(
-            f"the compiler that Triton uses hangs: {build.compiler} did not end within {build.patience:.0f} s",
+            (
+                f"the compiler that Triton uses hangs: {build.compiler} did not end within "
+                f"{build.patience:.0f} s"
+            ),
             Evidence(build.hangs, "it ends within a second", "a few lines of C, compiled as Triton would"),
-            remedy=f"run {build.compiler} by hand on a one-line file and see what it waits for, or set CC to another compiler",
+            remedy=(
+                f"run {build.compiler} by hand on a one-line file and see what it waits for, or set CC to "
+                "another compiler"
+            ),
             stops=(EVERY_JOB,),
             phase="engine",
             subject=Subject("file", build.compiler),

@@ -12,16 +12,24 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 _ATOMIC = "stdatomic.h"
 
 
-@check(
-    "CUDA108",
-    requires={"CUDA106"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all headers exist", (build(),)),
         Example("Python.h, which another rule reports", (build(missing_headers=(PYTHON,)),)),
-        Example("an old compiler", (build(missing_headers=(_ATOMIC,), compiler_version="gcc (GCC) 4.8.5"),), "no stdatomic.h"),
-        Example("no C library to compile with", (build(missing_headers=(PYTHON, "stdio.h", "stdlib.h")),), "no stdio.h, stdlib.h"),
-    ],
-)  # fmt: skip
+        Example(
+            "an old compiler",
+            (build(missing_headers=(_ATOMIC,), compiler_version="gcc (GCC) 4.8.5"),),
+            "no stdatomic.h",
+        ),
+        Example(
+            "no C library to compile with",
+            (build(missing_headers=(PYTHON, "stdio.h", "stdlib.h")),),
+            "no stdio.h, stdlib.h",
+        ),
+    ]
+
+
+@check("CUDA108", requires={"CUDA106"}, examples=_examples)
 def c_header_missing(build: TritonBuild) -> Iterator[Finding]:
     """A C header that Triton includes is missing.
 

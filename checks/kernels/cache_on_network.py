@@ -20,17 +20,22 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import listed
 
 
-@check(
-    "CUDA135",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("on the node's own disk", (here(TRITON()),)),
-        Example("models are downloaded once for all nodes", (here(HUGGING_FACE(kind="nfs4", mounted_on="/home", shared=True)),)),
+        Example(
+            "models are downloaded once for all nodes",
+            (here(HUGGING_FACE(kind="nfs4", mounted_on="/home", shared=True)),),
+        ),
         Example("the whole system is on it", (here(TRITON(kind="nfs4", shared=True)),)),
         Example("the home is on NFS", (here(TRITON(), VLLM()),), "compiled code is kept on nfs4 (/home)"),
-        Example("no disk of the node can be written", (here(VLLM(), local=""),), "compiled code is kept on nfs4"),
-    ],
-)  # fmt: skip
+        Example(
+            "no disk of the node can be written", (here(VLLM(), local=""),), "compiled code is kept on nfs4"
+        ),
+    ]
+
+
+@check("CUDA135", severity="warning", examples=_examples)
 def cache_on_network(caches: Caches) -> Iterator[Finding]:
     """Compiled code is kept on a file system that several machines share.
 
@@ -58,7 +63,10 @@ def cache_on_network(caches: Caches) -> Iterator[Finding]:
                 "a folder on this node's own disk; what sharing costs is not measured",
                 "/proc/self/mountinfo",
             ),
-            remedy=f"set {listed((folder.variable for folder in folders), len(COMPILED))} to {'folders' if len(folders) > 1 else 'a folder'} on a disk of the node"
+            remedy=(
+                f"set {listed((folder.variable for folder in folders), len(COMPILED))} to "
+                f"{'folders' if len(folders) > 1 else 'a folder'} on a disk of the node"
+            )
             + (f", below {caches.local}" if caches.local else ""),
             fix="local-caches" if caches.local else None,
             subject=mount(folders[0]),

@@ -1,4 +1,4 @@
-"""CUDA136: a cache folder is not writable, is full, or is on a mount from which compiled code cannot be loaded."""
+"""CUDA136: a cache folder is not writable, full, or on a mount from which compiled code cannot be loaded."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ _LITTLE = 256 << 20  # bytes: one model leaves tens to hundreds of megabytes
 _FEW = 5_000  # files
 
 
-@check(
-    "CUDA136",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("room enough", (here(TRITON()),)),
         Example("models that are only read", (here(HUGGING_FACE(writable=False, read_only=True)),)),
         Example("a file system that does not count files", (here(TRITON(files=None)),)),
@@ -24,8 +22,10 @@ _FEW = 5_000  # files
         Example("a hardened /tmp", (here(TRITON(no_programs=True)),), "is mounted with noexec"),
         Example("a full disk", (here(TRITON(free=10 << 20)),), "10 MiB are left"),
         Example("no inodes", (here(TRITON(files=12)),), "room for 12 more files"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("CUDA136", phase="engine", examples=_examples)
 def cache_unusable(caches: Caches) -> Iterator[Finding]:
     """A cache folder is not writable, is full, or is on a mount from which compiled code cannot be loaded.
 

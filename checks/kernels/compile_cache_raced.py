@@ -17,8 +17,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _OLD = CompileCache("2.9.1")
-_SOUND = CompileCache("2.11.0", "torch 2.11.0")
-_CUDA = VllmPlatform("cuda", "torch 2.9.1+cu128")
+_SOUND = CompileCache(torch="2.11.0", written_whole_by="torch 2.11.0")
+_CUDA = VllmPlatform(name="cuda", evidence="torch 2.9.1+cu128")
 _NOT_SET = EffectiveEnvironment()
 
 
@@ -30,21 +30,29 @@ def _job(gpus: int, tensor: int, *, eager: bool = False) -> Configuration:
 
 def _set_to(text: str) -> EffectiveEnvironment:
     values = (Value(text),)
-    return EffectiveEnvironment((Effective(SWITCHED_OFF_BY, Value(), (Value(),), values, "verl"),))
+    return EffectiveEnvironment(
+        (
+            Effective(
+                name=SWITCHED_OFF_BY, driver=Value(), raylets=(Value(),), workers=values, decided_by="verl"
+            ),
+        )
+    )
 
 
-@check(
-    "CUDA137",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("one engine on all GPUs", (_OLD, _CUDA, _job(8, 8), _NOT_SET)),
         Example("torch writes the cache safely", (_SOUND, _CUDA, _job(8, 2), _NOT_SET)),
         Example("verl turns the cache off", (_OLD, _CUDA, _job(8, 2), _set_to("1"))),
         Example("nothing is compiled", (_OLD, _CUDA, _job(8, 2, eager=True), _NOT_SET)),
         Example("several engines", (_OLD, _CUDA, _job(8, 2), _NOT_SET), "4 engines start together"),
-        Example("the cache was turned on", (_OLD, _CUDA, _job(8, 2), _set_to("0")), "4 engines start together"),
-    ],
-)  # fmt: skip
+        Example(
+            "the cache was turned on", (_OLD, _CUDA, _job(8, 2), _set_to("0")), "4 engines start together"
+        ),
+    ]
+
+
+@check("CUDA137", severity="warning", examples=_examples)
 def compile_cache_raced(
     cache: CompileCache,
     platform: VllmPlatform,
@@ -73,7 +81,10 @@ def compile_cache_raced(
     if switched.text not in (None, "", "0"):
         return
     yield Finding(
-        f"{engines} engines start together, and torch {cache.torch} lets one read a cache entry that another is still writing",
+        (
+            f"{engines} engines start together, and torch {cache.torch} lets one read a cache entry that "
+            "another is still writing"
+        ),
         Evidence(
             f"{SWITCHED_OFF_BY} is {'not set' if switched.text is None else switched.text} for the workers",
             f"torch 2.10, vLLM 0.17, or {SWITCHED_OFF_BY}=1",

@@ -15,16 +15,24 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "CUDA133",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a toolkit", (TOOLKIT(given_by="CUDA_HOME"), H200(), SAMPLER())),
         Example("no toolkit, and no variable names one", (TOOLKIT(home="", nvcc="", given_by=""),)),
-        Example("a list of folders", (TOOLKIT(given_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc=""),), "is a list"),
-        Example("a folder that does not exist", (TOOLKIT(given_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),), "CUDA_PATH=/usr/local/cuda-11.8 contains no bin/nvcc"),
-    ],
-)  # fmt: skip
+        Example(
+            "a list of folders",
+            (TOOLKIT(given_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc=""),),
+            "is a list",
+        ),
+        Example(
+            "a folder that does not exist",
+            (TOOLKIT(given_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),),
+            "CUDA_PATH=/usr/local/cuda-11.8 contains no bin/nvcc",
+        ),
+    ]
+
+
+@check("CUDA133", severity="warning", examples=_examples)
 def cuda_home_malformed(
     toolkit: CudaToolkit,
     flashinfer: FlashInfer | Unknown,

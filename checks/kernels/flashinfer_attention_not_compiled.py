@@ -16,26 +16,38 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 _KERNELS = ("batch_prefill", "batch_decode", "fmha", "trtllm")
-_FLASH = FlashInferAttention("0.12.0", "FLASH_ATTN", "/env/vllm/platforms/cuda.py")
-_BLACKWELL = FlashInferAttention("0.12.0", NAME, "/env/vllm/platforms/cuda.py")
-_BACKENDS = AttentionBackends("0.12.0", "/env/vllm/registry.py", True, (), variable_is_read=True)
+_FLASH = FlashInferAttention(version="0.12.0", first="FLASH_ATTN", read_from="/env/vllm/platforms/cuda.py")
+_BLACKWELL = FlashInferAttention(version="0.12.0", first=NAME, read_from="/env/vllm/platforms/cuda.py")
+_BACKENDS = AttentionBackends(
+    version="0.12.0", read_from="/env/vllm/registry.py", registry=True, backends=(), variable_is_read=True
+)
 
 
 def _requesting(name: str) -> AttentionAsked:
-    return AttentionAsked((RequestedBackend("VLLM_ATTENTION_BACKEND", name, "VLLM_ATTENTION_BACKEND"),))
+    return AttentionAsked(
+        (RequestedBackend(by="VLLM_ATTENTION_BACKEND", name=name, written="VLLM_ATTENTION_BACKEND"),)
+    )
 
 
-@check(
-    "CUDA134",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("another backend is the default", (H200(), _FLASH, TORCH)),
         Example("another backend is set", (H200(), _BLACKWELL, TORCH, _requesting("FLASH_ATTN"), _BACKENDS)),
         Example("compiled before", (H200(built=("batch_prefill_with_kv_cache_x",)), _BLACKWELL, TORCH)),
-        Example("a Blackwell GPU", (H200(capability="10.0"), _BLACKWELL, TORCH), "no compiled attention for GPUs of capability 10.0"),
-        Example("the job sets FlashInfer", (H200(), _FLASH, TORCH, _requesting(NAME), _BACKENDS), "no compiled attention"),
-    ],
-)  # fmt: skip
+        Example(
+            "a Blackwell GPU",
+            (H200(capability="10.0"), _BLACKWELL, TORCH),
+            "no compiled attention for GPUs of capability 10.0",
+        ),
+        Example(
+            "the job sets FlashInfer",
+            (H200(), _FLASH, TORCH, _requesting(NAME), _BACKENDS),
+            "no compiled attention",
+        ),
+    ]
+
+
+@check("CUDA134", severity="warning", examples=_examples)
 def flashinfer_attention_not_compiled(
     flashinfer: FlashInfer,
     attention: FlashInferAttention,
@@ -68,10 +80,15 @@ def flashinfer_attention_not_compiled(
     if any(kernel.startswith(_KERNELS) for kernel in flashinfer.built):
         return
     yield Finding(
-        f"FlashInfer {flashinfer.version} has no compiled attention for GPUs of capability {flashinfer.capability}: "
-        f"nvcc compiles it when vLLM {attention.version} first starts",
+        (
+            f"FlashInfer {flashinfer.version} has no compiled attention for GPUs of capability "
+            f"{flashinfer.capability}: nvcc compiles it when vLLM {attention.version} first starts"
+        ),
         Evidence(
-            f"{written(named) if named else 'the default of vLLM here'}; nothing in {flashinfer.cache}/*/cached_ops",
+            (
+                f"{written(named) if named else 'the default of vLLM here'}; nothing in "
+                f"{flashinfer.cache}/*/cached_ops"
+            ),
             "flashinfer-jit-cache; what compiling costs is not measured",
             attention.read_from,
         ),

@@ -17,25 +17,52 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 from verl_doctor.toolkit.text import listed
 
 
-@check(
-    "CUDA132",
-    phase="engine",
-    requires={"CUDA133"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("everything is installed", (H200(), SAMPLER(), TORCH, TOOLKIT())),
         Example("nothing must be compiled", (H200(built=("sampling",)), SAMPLER(), TORCH, TOOLKIT(nvcc=""))),
-        Example("no nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(home="", nvcc="", on_path="")), "nvcc is missing"),
-        Example("a folder without nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(nvcc="", on_path="")), "/usr/local/cuda/bin/nvcc is missing"),
-        Example("ninja is not on PATH", (H200(), SAMPLER(), TORCH, TOOLKIT(ninja="")), "ninja is not on PATH"),
-        Example("CC names a missing file", (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_given_by="CC")), "CC does not name a compiler"),
+        Example(
+            "no nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(home="", nvcc="", on_path="")), "nvcc is missing"
+        ),
+        Example(
+            "a folder without nvcc",
+            (H200(), SAMPLER(), TORCH, TOOLKIT(nvcc="", on_path="")),
+            "/usr/local/cuda/bin/nvcc is missing",
+        ),
+        Example(
+            "ninja is not on PATH", (H200(), SAMPLER(), TORCH, TOOLKIT(ninja="")), "ninja is not on PATH"
+        ),
+        Example(
+            "CC names a missing file",
+            (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_given_by="CC")),
+            "CC does not name a compiler",
+        ),
         Example("gcc without C++", (H200(), SAMPLER(), TORCH, TOOLKIT(cxx="")), "c++ is not on PATH"),
         Example("a gcc that nvcc refuses", (H200(), SAMPLER(), TORCH, TOOLKIT(gcc=16)), "refuses gcc 16"),
-        Example("nvcc does not support the GPU", (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))), "does not support GPUs of capability 9.0"),
-        Example("the CUDA of another torch", (H200(), SAMPLER(), TORCH, TOOLKIT(release="12.8")), "is from CUDA 12.8, but torch is built for CUDA 13.0"),
-        Example("a toolkit with nothing but nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))), "has no curand.h"),
-        Example("a wrapper of nvcc in a separate folder", (H200(), SAMPLER(), TORCH, TOOLKIT(home="/usr/local", unlinkable=("libcudart.so", "libcuda.so"))), "the linker finds no libcudart.so, libcuda.so with /usr/local"),
-    ],
-)  # fmt: skip
+        Example(
+            "nvcc does not support the GPU",
+            (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))),
+            "does not support GPUs of capability 9.0",
+        ),
+        Example(
+            "the CUDA of another torch",
+            (H200(), SAMPLER(), TORCH, TOOLKIT(release="12.8")),
+            "is from CUDA 12.8, but torch is built for CUDA 13.0",
+        ),
+        Example(
+            "a toolkit with nothing but nvcc",
+            (H200(), SAMPLER(), TORCH, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))),
+            "has no curand.h",
+        ),
+        Example(
+            "a wrapper of nvcc in a separate folder",
+            (H200(), SAMPLER(), TORCH, TOOLKIT(home="/usr/local", unlinkable=("libcudart.so", "libcuda.so"))),
+            "the linker finds no libcudart.so, libcuda.so with /usr/local",
+        ),
+    ]
+
+
+@check("CUDA132", phase="engine", requires={"CUDA133"}, examples=_examples)
 def flashinfer_cannot_compile(
     flashinfer: FlashInfer,
     sampler: VllmSampler,
@@ -63,7 +90,10 @@ def flashinfer_cannot_compile(
         toolkit, flashinfer.capability, "" if isinstance(torch, Unknown) else torch.cuda
     ):
         yield Finding(
-            f"FlashInfer {flashinfer.version} must compile its sampler when vLLM {sampler.version} starts, and {problem.what}",
+            (
+                f"FlashInfer {flashinfer.version} must compile its sampler when vLLM {sampler.version} "
+                f"starts, and {problem.what}"
+            ),
             Evidence(problem.found, problem.wanted, toolkit.home),
             remedy=f"{switch}install the compiled one: {wheel(flashinfer, torch)}",
             fix="own-sampler" if sampler.can_be_switched else None,

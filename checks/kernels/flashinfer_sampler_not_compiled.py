@@ -20,20 +20,38 @@ _COST = (
 )
 
 
-@check(
-    "CUDA130",
-    severity="warning",
-    requires={"CUDA132"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("compiled before", (H200(built=("sampling",)), SAMPLER(), TORCH)),
         Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), TORCH)),
-        Example("verl needs log probabilities that FlashInfer cannot return", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH)),
-        Example("the job requests raw log probabilities", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")), "nvcc compiles"),
-        Example("the second model runner always uses FlashInfer", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "if vLLM 0.24.0 uses its second model runner"),
-        Example("no compiled kernel exists", (H200(), SAMPLER(), TORCH), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
-        Example("the cubin wheel does not contain the kernel", (H200(cubin="0.6.12"), SAMPLER(), TORCH), "no compiled sampler"),
-    ],
-)  # fmt: skip
+        Example(
+            "verl needs log probabilities that FlashInfer cannot return",
+            (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH),
+        ),
+        Example(
+            "the job requests raw log probabilities",
+            (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")),
+            "nvcc compiles",
+        ),
+        Example(
+            "the second model runner always uses FlashInfer",
+            (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")),
+            "if vLLM 0.24.0 uses its second model runner",
+        ),
+        Example(
+            "no compiled kernel exists",
+            (H200(), SAMPLER(), TORCH),
+            "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0",
+        ),
+        Example(
+            "the cubin wheel does not contain the kernel",
+            (H200(cubin="0.6.12"), SAMPLER(), TORCH),
+            "no compiled sampler",
+        ),
+    ]
+
+
+@check("CUDA130", severity="warning", requires={"CUDA132"}, examples=_examples)
 def flashinfer_sampler_not_compiled(
     flashinfer: FlashInfer,
     sampler: VllmSampler,
@@ -73,7 +91,10 @@ def flashinfer_sampler_not_compiled(
         seen.append("flashinfer-cubin does not contain it")
     switch = f"set {VARIABLE}=0, or " if sampler.can_be_switched else ""
     yield Finding(
-        f"FlashInfer {flashinfer.version} has no compiled sampler for GPUs of capability {flashinfer.capability}: "
+        (
+            f"FlashInfer {flashinfer.version} has no compiled sampler for GPUs of capability "
+            f"{flashinfer.capability}: "
+        )
         + (
             f"nvcc compiles it when vLLM {sampler.version} first starts"
             if certain

@@ -12,17 +12,25 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "CUDA131",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a single version", (H200(cubin="0.6.12", jit_cache="0.6.12+cu130"), TORCH)),
         Example("none of the wheels", (H200(), TORCH)),
         Example("built from a checkout", (H200(version="0.0.0+unknown", cubin="0.6.12"), TORCH)),
-        Example("an older cubin wheel", (H200(cubin="0.6.11", refuses_others=True), TORCH), "import flashinfer fails"),
-        Example("a newer release continues without the wheel", (H200(version="0.7.2", jit_cache="0.7.1+cu130"), TORCH), "is ignored"),
-    ],
-)  # fmt: skip
+        Example(
+            "an older cubin wheel",
+            (H200(cubin="0.6.11", refuses_others=True), TORCH),
+            "import flashinfer fails",
+        ),
+        Example(
+            "a newer release continues without the wheel",
+            (H200(version="0.7.2", jit_cache="0.7.1+cu130"), TORCH),
+            "is ignored",
+        ),
+    ]
+
+
+@check("CUDA131", phase="engine", examples=_examples)
 def flashinfer_wheel_of_other_version(
     flashinfer: FlashInfer, torch: TorchBuild | Unknown
 ) -> Iterator[Finding]:

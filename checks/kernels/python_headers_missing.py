@@ -13,15 +13,15 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 HEADER = "Python.h"
 
 
-@check(
-    "CUDA107",
-    requires={"CUDA106"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("Python.h exists", (build(), PYTHON)),
         Example("another header is missing", (build(missing_headers=("stdatomic.h",)), PYTHON)),
         Example("Python.h does not exist", (build(missing_headers=(HEADER, "cuda.h")), PYTHON), "Python.h"),
-    ],
-)
+    ]
+
+
+@check("CUDA107", requires={"CUDA106"}, examples=_examples)
 def python_headers_missing(build: TritonBuild, interpreter: Interpreter) -> Iterator[Finding]:
     """Python.h, which Triton's launchers need, is missing.
 
@@ -43,9 +43,13 @@ def python_headers_missing(build: TritonBuild, interpreter: Interpreter) -> Iter
         version = ".".join(interpreter.version.split(".")[:2])
         yield Finding(
             f"{build.compiler} finds no Python.h for Python {version}, which Triton's launchers include",
-            Evidence(f"no Python.h in the include folder of {interpreter.executable}", f"the headers of Python {version}", build.compiler),
+            Evidence(
+                f"no Python.h in the include folder of {interpreter.executable}",
+                f"the headers of Python {version}",
+                build.compiler,
+            ),
             remedy=f"apt install python{version}-dev, or put the folder that holds it into CPATH",
             stops=(EVERY_JOB,),
             phase="engine",
             subject=Subject("file", HEADER, f"Python {version}"),
-        )  # fmt: skip
+        )

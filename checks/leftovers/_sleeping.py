@@ -1,4 +1,7 @@
-"""Shared by the rules about sleeping engines: how much of an engine's memory has an explanation, and an engine for examples."""
+"""Shared by the rules about sleeping engines.
+
+It covers how much of an engine's memory has an explanation, and an engine for examples.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from verl_doctor.toolkit.rule import Subject
 CONTEXT = 1.0
 """GiB that a CUDA context with its kernels and an NCCL communicator may take; they cannot be told apart."""
 
-_TRAINER = Holder(12, 12_000, "ray worker", "ray::WorkerDict", mine=True)
+_TRAINER = Holder(pid=12, memory=12_000, role="ray worker", title="ray::WorkerDict", mine=True)
 _ASLEEP = SleepingEngine(
-    4711,
-    "VLLM::EngineCore",
-    0,
-    2_600,
-    EngineLog(asleep=True, freed=118.3, in_use=15.95, weights=14.25, cache=101.5, graphs=1.5),
-    "/tmp/run.log",
+    pid=4711,
+    title="VLLM::EngineCore",
+    gpu=0,
+    held=2_600,
+    log=EngineLog(asleep=True, freed=118.3, in_use=15.95, weights=14.25, cache=101.5, graphs=1.5),
+    path="/tmp/run.log",
     others=(_TRAINER,),
 )
 

@@ -31,16 +31,27 @@ _GROUP = Leftover(
 )
 
 
-@check(
-    "LEFT120",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("nothing is left over", (LeftActors(),)),
-        Example("a driver may use the actor", (LeftActors(kept=(Kept("actor", "cache (Cache)", "a driver is connected that may use it"),)),)),
-        Example("a detached actor", (LeftActors((_ACTOR,)),), "1 actor of finished jobs is left in Ray: reward_model (RewardWorker), holds 1 GPU"),
-        Example("and a placement group", (LeftActors((_ACTOR, _GROUP)),), "1 actor and 1 placement group of finished jobs are left in Ray"),
-    ],
-)  # fmt: skip
+        Example(
+            "a driver may use the actor",
+            (LeftActors(kept=(Kept("actor", "cache (Cache)", "a driver is connected that may use it"),)),),
+        ),
+        Example(
+            "a detached actor",
+            (LeftActors((_ACTOR,)),),
+            "1 actor of finished jobs is left in Ray: reward_model (RewardWorker), holds 1 GPU",
+        ),
+        Example(
+            "and a placement group",
+            (LeftActors((_ACTOR, _GROUP)),),
+            "1 actor and 1 placement group of finished jobs are left in Ray",
+        ),
+    ]
+
+
+@check("LEFT120", severity="warning", examples=_examples)
 def actors_left_over(left: LeftActors) -> Iterator[Finding]:
     """Finished jobs have left detached actors or placement groups in Ray.
 

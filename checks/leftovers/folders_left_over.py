@@ -13,22 +13,48 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, in_bytes
 
 _WORTH_A_WORD = GIB  # a session that spilled nothing has only a few megabytes of logs
-_ROOMY = Folders((Folder("Ray's sessions", "/tmp/ray", size=1000 * GIB, free=900 * GIB),))
-_FULL = Folders((Folder("Ray's sessions", "/tmp/ray", size=1000 * GIB, free=20 * GIB),))
+_ROOMY = Folders((Folder(use="Ray's sessions", path="/tmp/ray", size=1000 * GIB, free=900 * GIB),))
+_FULL = Folders((Folder(use="Ray's sessions", path="/tmp/ray", size=1000 * GIB, free=20 * GIB),))
 _SESSION = "/tmp/ray/session_2026-11-20_10-00-00_123456_4711"
 
 
-@check(
-    "LEFT101",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("nothing is left over", (FileLeftovers(), _ROOMY)),
-        Example("logs of a few sessions", (FileLeftovers((file("session folder", _SESSION, 5 << 20),) * 3), _FULL)),
-        Example("a running session", (FileLeftovers(kept=(Kept("session folder", _SESSION, "raylet (process 7) has it open", 90 * GIB),)), _FULL)),
-        Example("a session that spilled", (FileLeftovers((file("session folder", _SESSION, 4 * GIB),)), _ROOMY), "1 folder of dead jobs takes 4.0 GiB of disk"),
-        Example("a disk that is nearly full", (FileLeftovers((file("spill folder", "/tmp/verl_spill_4711", 300 * GIB), file("session folder", _SESSION, GIB))), _FULL), "2 folders of dead jobs take 301 GiB of disk"),
-    ],
-)  # fmt: skip
+        Example(
+            "logs of a few sessions", (FileLeftovers((file("session folder", _SESSION, 5 << 20),) * 3), _FULL)
+        ),
+        Example(
+            "a running session",
+            (
+                FileLeftovers(
+                    kept=(Kept("session folder", _SESSION, "raylet (process 7) has it open", 90 * GIB),)
+                ),
+                _FULL,
+            ),
+        ),
+        Example(
+            "a session that spilled",
+            (FileLeftovers((file("session folder", _SESSION, 4 * GIB),)), _ROOMY),
+            "1 folder of dead jobs takes 4.0 GiB of disk",
+        ),
+        Example(
+            "a disk that is nearly full",
+            (
+                FileLeftovers(
+                    (
+                        file("spill folder", "/tmp/verl_spill_4711", 300 * GIB),
+                        file("session folder", _SESSION, GIB),
+                    )
+                ),
+                _FULL,
+            ),
+            "2 folders of dead jobs take 301 GiB of disk",
+        ),
+    ]
+
+
+@check("LEFT101", severity="warning", examples=_examples)
 def folders_left_over(left: FileLeftovers, folders: Folders | Unknown) -> Iterator[Finding]:
     """Sessions and spilled objects of dead jobs occupy disk space.
 
@@ -57,7 +83,10 @@ def folders_left_over(left: FileLeftovers, folders: Folders | Unknown) -> Iterat
     )
     free = min(rooms, default=None)
     yield Finding(
-        f"{counted(len(found), 'folder')} of dead jobs take{'' if len(found) > 1 else 's'} {in_bytes(taken)} of disk: {named(found)}",
+        (
+            f"{counted(len(found), 'folder')} of dead jobs take{'' if len(found) > 1 else 's'} "
+            f"{in_bytes(taken)} of disk: {named(found)}"
+        ),
         Evidence(
             found=f"{in_bytes(taken)}" + ("" if free is None else f", and {in_bytes(free)} free"),
             wanted="nothing",

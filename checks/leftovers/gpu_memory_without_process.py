@@ -17,28 +17,52 @@ _SHOWN = 4
 _ALL = VisibleDevices(tuple(range(8)))
 _CONTAINER, _HOST = DyingProcesses(), DyingProcesses(all_seen=True)
 _HUNG = DyingProcesses(("VLLM::EngineCor (process 4711)",))
-_OWN = Holder(7, 130_000, "ray worker", "ray::WorkerDict", mine=True)
+_OWN = Holder(pid=7, memory=130_000, role="ray worker", title="ray::WorkerDict", mine=True)
 
 
 def _used(amount: int, *holders: Holder, mig: bool = False) -> Device:
-    return healthy(0, memory=Memory(143771, amount, 143155 - amount, 616), holders=holders, mig=mig)
+    return healthy(
+        0,
+        memory=Memory(total=143771, used=amount, free=143155 - amount, reserved=616),
+        holders=holders,
+        mig=mig,
+    )
 
 
-@check(
-    "LEFT111",
-    severity="warning",
-    requires={"CUDA140", "CUDA141"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an idle node", (node(), _ALL, _CONTAINER)),
         Example("a running job", (node(_used(130_500, _OWN)), _ALL, _CONTAINER)),
-        Example("a job that NVML does not list", (node(_used(130_500), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, _CONTAINER)),
+        Example(
+            "a job that NVML does not list",
+            (
+                node(
+                    _used(130_500), openers=(Holder(pid=8, memory=None, role="", title="python", mine=True),)
+                ),
+                _ALL,
+                _CONTAINER,
+            ),
+        ),
         Example("a GPU divided by MIG", (node(_used(130_500, mig=True)), _ALL, _CONTAINER)),
         Example("a GPU that the job does not see", (node(_used(130_000)), VisibleDevices((3,)), _CONTAINER)),
-        Example("in a container", (node(_used(130_000)), _ALL, _CONTAINER), "127.0 GiB of GPU 0 are in use, but by no process visible from here: most likely another container's or the host's"),
+        Example(
+            "in a container",
+            (node(_used(130_000)), _ALL, _CONTAINER),
+            (
+                "127.0 GiB of GPU 0 are in use, but by no process visible from here: most likely another "
+                "container's or the host's"
+            ),
+        ),
         Example("on the host", (node(_used(130_000)), _ALL, _HOST), "the driver has not reclaimed it"),
-        Example("a process that cannot end", (node(_used(130_000)), _ALL, _HUNG), "VLLM::EngineCor (process 4711) was killed but has not ended"),
-    ],
-)  # fmt: skip
+        Example(
+            "a process that cannot end",
+            (node(_used(130_000)), _ALL, _HUNG),
+            "VLLM::EngineCor (process 4711) was killed but has not ended",
+        ),
+    ]
+
+
+@check("LEFT111", severity="warning", requires={"CUDA140", "CUDA141"}, examples=_examples)
 def gpu_memory_without_process(
     gpus: Gpus, visible: VisibleDevices | Unknown, processes: DyingProcesses
 ) -> Iterator[Finding]:
@@ -64,8 +88,10 @@ def gpu_memory_without_process(
         return
     amount = max(device.unattributed for device in held)
     yield Finding(
-        f"{'up to ' if len(held) > 1 else ''}{gib(amount)} of {named(held)} are in use, but by no process visible from here: "
-        f"{_likely(processes)}",
+        (
+            f"{'up to ' if len(held) > 1 else ''}{gib(amount)} of {named(held)} are in use, but by no "
+            f"process visible from here: {_likely(processes)}"
+        ),
         Evidence(
             found="; ".join(_state(device) for device in held[:_SHOWN]),
             wanted=f"less than {gib(CONTEXT)} that no process holds",

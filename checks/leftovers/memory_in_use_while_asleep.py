@@ -16,23 +16,36 @@ _SHOWN = 4
 _SILENT = replace(asleep().log, graphs=None)
 
 
-@check(
-    "LEFT113",
-    severity="info",
-    cost="live",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no engine sleeps", (SleepingEngines(),)),
         Example(
             "next to a trainer",
             (SleepingEngines((asleep(),)),),
-            "2.5 GiB of GPU 0 belong to VLLM::EngineCore, which sleeps (CUDA graphs 1.5 GiB, the rest a context, NCCL and what "
-            "cannot be told apart); 11.7 GiB ray::WorkerDict (process 12)",
+            (
+                "2.5 GiB of GPU 0 belong to VLLM::EngineCore, which sleeps (CUDA graphs 1.5 GiB, the rest a "
+                "context, NCCL and what cannot be told apart); 11.7 GiB ray::WorkerDict (process 12)"
+            ),
         ),
-        Example("by itself, without graphs", (SleepingEngines((asleep(others=(), log=_SILENT),)),), "(a context, NCCL and"),
-        Example("in a worker", (SleepingEngines((asleep(alone=False),)),), "in which an engine sleeps beside the trainer"),
-        Example("next to another container", (SleepingEngines((asleep(nobody=2048),)),), "2.0 GiB no visible process"),
-    ],
-)  # fmt: skip
+        Example(
+            "by itself, without graphs",
+            (SleepingEngines((asleep(others=(), log=_SILENT),)),),
+            "(a context, NCCL and",
+        ),
+        Example(
+            "in a worker",
+            (SleepingEngines((asleep(alone=False),)),),
+            "in which an engine sleeps beside the trainer",
+        ),
+        Example(
+            "next to another container",
+            (SleepingEngines((asleep(nobody=2048),)),),
+            "2.0 GiB no visible process",
+        ),
+    ]
+
+
+@check("LEFT113", severity="info", cost="live", examples=_examples)
 def memory_in_use_while_asleep(sleeping: SleepingEngines) -> Iterator[Finding]:
     """Memory in use while an engine sleeps, and which processes hold it.
 
@@ -52,7 +65,10 @@ def memory_in_use_while_asleep(sleeping: SleepingEngines) -> Iterator[Finding]:
         yield Finding(
             "; ".join(_shares(engine)),
             Evidence(
-                found=f"at its last sleep: freed {engine.log.freed:g} GiB, {engine.log.in_use:g} GiB in use by all processes",
+                found=(
+                    f"at its last sleep: freed {engine.log.freed:g} GiB, {engine.log.in_use:g} GiB in use "
+                    "by all processes"
+                ),
                 wanted=f"about {CONTEXT:g} GiB and its CUDA graphs in the engine, the rest in the trainer",
                 read_from=f"{NVML}, now",
             ),
@@ -65,8 +81,8 @@ def _shares(engine: SleepingEngine) -> Iterator[str]:
     graphs = f"CUDA graphs {engine.log.graphs:.1f} GiB, the rest " if engine.log.graphs else ""
     whose = "which sleeps" if engine.alone else "in which an engine sleeps beside the trainer"
     yield (
-        f"{held(engine):.1f} GiB of GPU {engine.gpu} belong to {engine.title}, {whose} ({graphs}a context, NCCL and what "
-        "cannot be told apart)"
+        f"{held(engine):.1f} GiB of GPU {engine.gpu} belong to {engine.title}, {whose} ({graphs}a "
+        "context, NCCL and what cannot be told apart)"
     )
     if engine.others:
         yield listed(map(_share, sorted(engine.others, key=lambda other: -(other.memory or 0))), _SHOWN)

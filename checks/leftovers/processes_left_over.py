@@ -33,32 +33,48 @@ _AGENT = Leftover(
     "memory",
 )
 
-_GPUS = node(*(healthy(index, holders=(Holder(4711, held),)) for index, held in enumerate((127 * 1024, 512))))
+_GPUS = node(
+    *(
+        healthy(index, holders=(Holder(pid=4711, memory=held),))
+        for index, held in enumerate((127 * 1024, 512))
+    )
+)
 _NO_GPU = (Gpus, Absent("there is no NVIDIA GPU here"))
 
 
-@check(
-    "LEFT110",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("nothing is left over", (LeftProcesses(), _GPUS)),
         Example(
             "a doubtful process is kept",
-            (LeftProcesses(kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still serve requests"),)), _GPUS),
+            (
+                LeftProcesses(
+                    kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still serve requests"),)
+                ),
+                _GPUS,
+            ),
         ),
         Example(
             "an engine whose job was killed",
             (LeftProcesses((_ENGINE,)), _GPUS),
-            "1 process of finished jobs still runs and holds 127.0 GiB of GPU 0, 0.5 GiB of GPU 1: VLLM::EngineCore (process 4711)",
+            (
+                "1 process of finished jobs still runs and holds 127.0 GiB of GPU 0, 0.5 GiB of GPU 1: "
+                "VLLM::EngineCore (process 4711)"
+            ),
         ),
         Example(
             "a doubtful process that holds a GPU",
             (LeftProcesses(kept=(_DOUBT,)), _GPUS),
-            "VLLM::EngineCore (process 7) has lost its parent and holds 127 GiB of GPU memory; clean keeps it because it is a server",
+            (
+                "VLLM::EngineCore (process 7) has lost its parent and holds 127 GiB of GPU memory; clean "
+                "keeps it because it is a server"
+            ),
         ),
         Example("an agent of a dead Ray", (LeftProcesses((_AGENT,)), _NO_GPU), "holds 256 MiB of memory"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("LEFT110", severity="warning", examples=_examples)
 def processes_left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Iterator[Finding]:
     """Processes of finished jobs are still running.
 
@@ -84,7 +100,10 @@ def processes_left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Iterator[F
     for kept_entry in left.kept:
         if kept_entry.store == "GPU memory" and kept_entry.size:
             yield Finding(
-                f"{kept_entry.name} has lost its parent and holds {in_bytes(kept_entry.size)} of GPU memory; clean keeps it because {kept_entry.why}",
+                (
+                    f"{kept_entry.name} has lost its parent and holds {in_bytes(kept_entry.size)} of GPU "
+                    f"memory; clean keeps it because {kept_entry.why}"
+                ),
                 Evidence(
                     found=kept_entry.why,
                     wanted="a running parent, or proof that nothing needs it",
@@ -104,8 +123,10 @@ def _left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Finding:
     )
     many = len(left.found) > 1
     return Finding(
-        f"{counted(len(left.found), 'process', 'processes')} of finished jobs still run{'' if many else 's'} and "
-        f"hold{'' if many else 's'} {held}: "
+        (
+            f"{counted(len(left.found), 'process', 'processes')} of finished jobs still "
+            f"run{'' if many else 's'} and hold{'' if many else 's'} {held}: "
+        )
         + listed((leftover.name for leftover in _largest(left)), _SHOWN),
         Evidence(
             found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",

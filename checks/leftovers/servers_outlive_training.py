@@ -19,34 +19,54 @@ _DERIVED = "/home/me/agents/verl"
 
 def _tree(*, manager: bool, trainer: bool, mode: str = "") -> RolloutServers:
     return RolloutServers(
-        (ServingClass(_SERVERS, 121, "AsyncLLMServerManager", manager),),
-        (ServingClass(_TRAINER, 1084, "RayPPOTrainer", trainer),),
-        mode,
+        managers=(ServingClass(path=_SERVERS, line=121, name="AsyncLLMServerManager", ends=manager),),
+        trainers=(ServingClass(path=_TRAINER, line=1084, name="RayPPOTrainer", ends=trainer),),
+        mode=mode,
     )
 
 
 def _derived(*, ends: bool) -> RolloutServers:
     return RolloutServers(
-        (ServingClass(f"{_DERIVED}/async_server.py", 300, "AsyncLLMServerManager", ends),),
-        (),
-        "async",
-        (ServingClass(f"{_DERIVED}/ray_trainer.py", 346, "RayPPOTrainer", ends),),
+        managers=(
+            ServingClass(
+                path=f"{_DERIVED}/async_server.py", line=300, name="AsyncLLMServerManager", ends=ends
+            ),
+        ),
+        trainers=(),
+        mode="async",
+        holders=(ServingClass(path=f"{_DERIVED}/ray_trainer.py", line=346, name="RayPPOTrainer", ends=ends),),
     )
 
 
-@check(
-    "LEFT130",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("both exist", (_tree(manager=True, trainer=True),)),
-        Example("released verl 0.4.0 to 0.5.0", (_tree(manager=False, trainer=False),), "AsyncLLMServerManager has no cleanup()"),
+        Example(
+            "released verl 0.4.0 to 0.5.0",
+            (_tree(manager=False, trainer=False),),
+            "AsyncLLMServerManager has no cleanup()",
+        ),
         Example("a job that has no such servers", (_tree(manager=False, trainer=False, mode="sync"),)),
-        Example("the trainer does not call the clean-up", (_tree(manager=True, trainer=False),), "RayPPOTrainer calls none"),
-        Example("the trainer calls what does not exist", (_tree(manager=False, trainer=True),), "AsyncLLMServerManager has no cleanup()"),
-        Example("copies in the user's own project", (_derived(ends=False),), "AsyncLLMServerManager has no cleanup(), and RayPPOTrainer has no cleanup()"),
+        Example(
+            "the trainer does not call the clean-up",
+            (_tree(manager=True, trainer=False),),
+            "RayPPOTrainer calls none",
+        ),
+        Example(
+            "the trainer calls what does not exist",
+            (_tree(manager=False, trainer=True),),
+            "AsyncLLMServerManager has no cleanup()",
+        ),
+        Example(
+            "copies in the user's own project",
+            (_derived(ends=False),),
+            "AsyncLLMServerManager has no cleanup(), and RayPPOTrainer has no cleanup()",
+        ),
         Example("the same, repaired", (_derived(ends=True),)),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("LEFT130", severity="warning", examples=_examples)
 def servers_outlive_training(servers: RolloutServers) -> Iterator[Finding]:
     """verl starts rollout servers and never stops them.
 

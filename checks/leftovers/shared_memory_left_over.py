@@ -13,21 +13,48 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, in_bytes
 
 _WORTH_A_WORD = 64 << 20
-_ROOMY = SharedMemory(1000 * GIB, 900 * GIB)
-_SMALL = SharedMemory(8 * GIB, 1 * GIB)
+_ROOMY = SharedMemory(size=1000 * GIB, free=900 * GIB)
+_SMALL = SharedMemory(size=8 * GIB, free=1 * GIB)
 
 
-@check(
-    "LEFT102",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("nothing is left over", (FileLeftovers(), _SMALL)),
-        Example("empty queues, of which only a page is used", (FileLeftovers((file("shared memory", "/dev/shm/psm_0123abcd", 4096),) * 4), _SMALL)),
-        Example("weights that a process maps", (FileLeftovers(kept=(Kept("shared memory", "/dev/shm/verl_weights_0123abcd", "it is in use", 2 * GIB, "shared memory"),)), _SMALL)),
-        Example("weights of a dead job", (FileLeftovers((file("shared memory", "/dev/shm/verl_weights_0123abcd", 2 * GIB),)), _ROOMY), "1 segment of shared memory that nothing uses takes 2.0 GiB"),
-        Example("a small /dev/shm full of NCCL's segments", (FileLeftovers((file("shared memory", "/dev/shm/nccl-a1b2c3", 33 << 20),) * 200), _SMALL), "200 segments of shared memory that nothing uses take 6.4 GiB"),
-    ],
-)  # fmt: skip
+        Example(
+            "empty queues, of which only a page is used",
+            (FileLeftovers((file("shared memory", "/dev/shm/psm_0123abcd", 4096),) * 4), _SMALL),
+        ),
+        Example(
+            "weights that a process maps",
+            (
+                FileLeftovers(
+                    kept=(
+                        Kept(
+                            "shared memory",
+                            "/dev/shm/verl_weights_0123abcd",
+                            "it is in use",
+                            2 * GIB,
+                            "shared memory",
+                        ),
+                    )
+                ),
+                _SMALL,
+            ),
+        ),
+        Example(
+            "weights of a dead job",
+            (FileLeftovers((file("shared memory", "/dev/shm/verl_weights_0123abcd", 2 * GIB),)), _ROOMY),
+            "1 segment of shared memory that nothing uses takes 2.0 GiB",
+        ),
+        Example(
+            "a small /dev/shm full of NCCL's segments",
+            (FileLeftovers((file("shared memory", "/dev/shm/nccl-a1b2c3", 33 << 20),) * 200), _SMALL),
+            "200 segments of shared memory that nothing uses take 6.4 GiB",
+        ),
+    ]
+
+
+@check("LEFT102", severity="warning", examples=_examples)
 def shared_memory_left_over(left: FileLeftovers, shm: SharedMemory | Unknown) -> Iterator[Finding]:
     """Shared memory segments of dead jobs occupy memory.
 
@@ -48,7 +75,10 @@ def shared_memory_left_over(left: FileLeftovers, shm: SharedMemory | Unknown) ->
         return
     free = None if isinstance(shm, Unknown) else shm.free
     yield Finding(
-        f"{counted(len(found), 'segment')} of shared memory that nothing uses take{'' if len(found) > 1 else 's'} {in_bytes(taken)}: {named(found)}",
+        (
+            f"{counted(len(found), 'segment')} of shared memory that nothing uses "
+            f"take{'' if len(found) > 1 else 's'} {in_bytes(taken)}: {named(found)}"
+        ),
         Evidence(
             found=f"{in_bytes(taken)}" + ("" if free is None else f", and {in_bytes(free)} free in /dev/shm"),
             wanted="nothing",

@@ -14,13 +14,14 @@ _MUCH = 3.0  # GiB
 _LOG = asleep().log
 
 
-@check(
-    "LEFT112",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no engine sleeps", (SleepingEngines(),)),
         Example("the engine holds only its graphs and a context", (SleepingEngines((asleep(),)),)),
-        Example("the engine runs in a worker of the trainer", (SleepingEngines((asleep(held=60_000, alone=False),)),)),
+        Example(
+            "the engine runs in a worker of the trainer",
+            (SleepingEngines((asleep(held=60_000, alone=False),)),),
+        ),
         Example(
             "the engine was partly woken",
             (SleepingEngines((asleep(held=8_000, log=replace(_LOG, freed=14.25)),)),),
@@ -34,15 +35,20 @@ _LOG = asleep().log
         Example(
             "the weights stayed",
             (SleepingEngines((asleep(held=17_200, log=replace(_LOG, freed=101.5)),)),),
-            "VLLM::EngineCore (process 4711) sleeps and holds 16.8 GiB of GPU 0: its sleep released 101.5 of 115.8 GiB",
+            (
+                "VLLM::EngineCore (process 4711) sleeps and holds 16.8 GiB of GPU 0: its sleep released "
+                "101.5 of 115.8 GiB"
+            ),
         ),
         Example(
             "something else",
             (SleepingEngines((asleep(held=17_200, log=replace(_LOG, weights=None)),)),),
             "14.3 GiB are neither CUDA graphs nor a context",
         ),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("LEFT112", severity="warning", examples=_examples)
 def sleeping_engine_holds_memory(sleeping: SleepingEngines) -> Iterator[Finding]:
     """A sleeping engine holds memory that it should have released.
 
@@ -68,11 +74,19 @@ def sleeping_engine_holds_memory(sleeping: SleepingEngines) -> Iterator[Finding]
     for engine in sleeping.engines:
         if engine.alone and unexplained(engine) > _MUCH:
             yield Finding(
-                f"{engine.title} (process {engine.pid}) sleeps and holds {gib(engine.held)} of GPU {engine.gpu}: {_what(engine)}",
+                (
+                    f"{engine.title} (process {engine.pid}) sleeps and holds {gib(engine.held)} of GPU "
+                    f"{engine.gpu}: {_what(engine)}"
+                ),
                 Evidence(
-                    found=f"{gib(engine.held)} in the engine's process; its log: freed {engine.log.freed:g} GiB, "
-                    f"{engine.log.in_use:g} GiB in use by all",
-                    wanted=f"CUDA graphs ({engine.log.graphs or 0:g} GiB by its log) and a context (about {CONTEXT:g} GiB)",
+                    found=(
+                        f"{gib(engine.held)} in the engine's process; its log: freed {engine.log.freed:g} "
+                        f"GiB, {engine.log.in_use:g} GiB in use by all"
+                    ),
+                    wanted=(
+                        f"CUDA graphs ({engine.log.graphs or 0:g} GiB by its log) and a context (about "
+                        f"{CONTEXT:g} GiB)"
+                    ),
                     read_from=NVML,
                 ),
                 subject=about(engine),

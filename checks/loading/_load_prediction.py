@@ -1,4 +1,4 @@
-"""Predict from measured speeds how long a job reads weights on one node; used by the rules about slow loading.
+"""Predict from measured speeds how long a job reads weights on one node, for the rules about slow loading.
 
 The parts of a job read one after the other: actor, reference, vLLM. The processes of a part read the same
 pages at the same time, so the first part brings cold data into the page cache for all; mapping cached data
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.text import in_bytes
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds: `cold` in the present state, `ahead` if cold data arrived as fast as the path allows, `warm` if nothing were cold."""
+    """Seconds: `cold` now, `ahead` if cold data came as fast as the path allows, `warm` with nothing cold."""
 
     cold: float
     ahead: float

@@ -39,7 +39,10 @@ def remedies(
     elif storage.shared:
         yield f"copy {storage.folder} to a disk of each node: the page cache cannot keep it"
     if storage.read_ahead is not None and storage.read_ahead < _LONG_READ_AHEAD * 1024 and not storage.shared:
-        yield f"as root, set the read-ahead to {_LONG_READ_AHEAD} KiB (blockdev --setra {2 * _LONG_READ_AHEAD} {storage.device})"
+        yield (
+            f"as root, set the read-ahead to {_LONG_READ_AHEAD} KiB (blockdev --setra "
+            f"{2 * _LONG_READ_AHEAD} {storage.device})"
+        )
     if not isinstance(configuration, Unknown) and engine_reads(configuration):
         yield from _of_engine(configuration, vllm, packages)
 

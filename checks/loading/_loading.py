@@ -1,8 +1,9 @@
 """Which parts of a verl job read a model's weights, and how; shared by the rules about loading.
 
-Every process of FSDP runs transformers' `from_pretrained` over the whole model, the first to keep the weights and the others on the
-meta device. Those read the weights as well: measured with transformers 4.57.3 and 5.10.4, the page cache held all of a cold model
-afterwards. The processes of a node share one copy in the page cache, so the disk delivers it only once if it fits into memory.
+Every process of FSDP runs transformers' `from_pretrained` over the whole model, the first to keep the weights
+and the others on the meta device. Those read the weights as well: measured with transformers 4.57.3 and
+5.10.4, the page cache held all of a cold model afterwards. The processes of a node share one copy in the page
+cache, so the disk delivers it only once if it fits into memory.
 """
 
 from __future__ import annotations
@@ -40,30 +41,32 @@ PACKAGE_OF = {
 }
 
 VLLM = VllmLoading(
-    "0.31.0",
-    ("auto", "dummy", "fastsafetensors", "hf", "pt", "runai_streamer", "safetensors"),
-    ("eager", "lazy", "prefetch"),
-    ("lustre", "nfs", "nfs4"),
+    version="0.31.0",
+    formats=("auto", "dummy", "fastsafetensors", "hf", "pt", "runai_streamer", "safetensors"),
+    strategies=("eager", "lazy", "prefetch"),
+    reads_ahead_on=("lustre", "nfs", "nfs4"),
     threads=True,
     read_from="/env/vllm/model_executor/model_loader/weight_utils.py",
 )
 SEVEN_BILLION = ModelFiles(
-    "/models/qwen", tuple(shard(f"model-{number}.safetensors", 4 * GIB) for number in range(4))
+    folder="/models/qwen", files=tuple(shard(f"model-{number}.safetensors", 4 * GIB) for number in range(4))
 )
 
 
 def storage(kind: str = "xfs", cached: int | None = 0, **other: Any) -> ModelStorage:
     """The storage of the weights in the examples."""
     settings = {"mounted_on": "/models", "device": "filer:/models", "bytes": SEVEN_BILLION.bytes, **other}
-    return ModelStorage(SEVEN_BILLION.folder, kind, cached=cached, **settings)
+    return ModelStorage(folder=SEVEN_BILLION.folder, kind=kind, cached=cached, **settings)
 
 
 def speeds(mapped: int, best: int) -> LoadSpeed:
     """The speeds measured in the examples, in MiB/s."""
     faults, side_by_side, direct, warm = (
-        Speed(rate << 20, 1.0) for rate in (mapped, best, best * 9 // 10, 5000)
+        Speed(bytes=rate << 20, seconds=1.0) for rate in (mapped, best, best * 9 // 10, 5000)
     )
-    return LoadSpeed(SEVEN_BILLION.folder, faults, side_by_side, direct, warm)
+    return LoadSpeed(
+        folder=SEVEN_BILLION.folder, mapped=faults, parallel=side_by_side, direct=direct, warm=warm
+    )
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,10 @@ def load_format(configuration: Configuration | Unknown) -> str:
 
 
 def engine_reads(configuration: Configuration | Unknown) -> bool:
-    """Whether vLLM certainly reads weights itself. With "dummy", verl's default, it gets them from the trainer."""
+    """Whether vLLM certainly reads weights itself.
+
+    With "dummy", verl's default, it gets them from the trainer.
+    """
     format_ = load_format(configuration)
     return bool(format_) and not format_.startswith("dummy")
 
@@ -92,12 +98,18 @@ def not_in_shared_memory(configuration: Configuration) -> str | None:
 
 
 def copies_once(configuration: Configuration | Unknown) -> bool:
-    """Whether `use_shm` lets one process copy before the others look: verl's driver, on the only node (see LOAD116)."""
+    """Whether `use_shm` lets one process copy before the others look.
+
+    That process is verl's driver, on the only node (see LOAD116).
+    """
     return not isinstance(configuration, Unknown) and configuration.number(NODES) == 1
 
 
 def has_adapters(configuration: Configuration) -> bool:
-    """Whether LoRA is trained: the trainer then passes only adapters to vLLM, which reads the base weights itself."""
+    """Whether LoRA is trained.
+
+    The trainer then passes only adapters to vLLM, which reads the base weights itself.
+    """
     return any(
         (configuration.number(key) or 0) > 0
         for key in ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
@@ -142,7 +154,7 @@ def warmup(folder: str) -> str:
 
 
 def memory_left(memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> float:
-    """The bytes of memory that a job started here may still take, page cache included; infinite if unknown."""
+    """Bytes of memory, page cache included, that a job started here may still take; infinite if unknown."""
     amounts = [] if isinstance(memory, Unknown) else [memory.available]
     group = None if isinstance(limits, Unknown) else limits.shell.groups.memory
     amounts += [int(group.memory_left)] if group else []

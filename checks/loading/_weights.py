@@ -10,10 +10,12 @@ from verl_doctor.toolkit.collectors.model.files import ModelFiles, WeightFile
 
 def shard(name: str, size: int = 1000, **other: Any) -> WeightFile:
     """A safetensors file that matches its header by default."""
-    whole = WeightFile(name, "safetensors", size, parameters=size // 2, ends=size, kinds={"BF16": size})
+    whole = WeightFile(
+        name=name, format="safetensors", size=size, parameters=size // 2, ends=size, kinds={"BF16": size}
+    )
     return replace(whole, **other)
 
 
 def files_of(*files: WeightFile, **other: Any) -> ModelFiles:
     """A folder with these files."""
-    return ModelFiles("/models/qwen", files, **other)
+    return ModelFiles(folder="/models/qwen", files=files, **other)

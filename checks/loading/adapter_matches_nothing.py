@@ -29,25 +29,44 @@ _BETWEEN = re.compile(r"[\s,]+")
 _NAMES = ("down_proj", "q_proj", "v_proj")
 
 
+def _examples() -> list[Example]:
+    return [
+        Example("modules of the model", (*configured(f"+{_TARGETS}=[q_proj]"), AdapterModules(_MODEL))),
+        Example(
+            "names without commas, which match nothing",
+            (
+                *configured(f"+{_TARGETS}=[q_proj v_proj]"),
+                AdapterModules(folder=_MODEL, lacking="target_modules", key=_TARGETS, names=_NAMES),
+            ),
+            "actor_rollout_ref.model.target_modules matches no module of /models/qwen",
+        ),
+        Example(
+            "all modules excluded",
+            (
+                *configured(f"+{_EXCLUDED}=.*"),
+                AdapterModules(folder=_MODEL, lacking="exclude_modules", key=_EXCLUDED, names=_NAMES),
+            ),
+            "matches all modules of the adapter",
+        ),
+    ]
+
+
 @check(
     "LOAD123",
     phase="workers",
     requires=("CFG101", "CFG102", "CFG103", "LOAD101"),
-    examples=lambda: [
-        Example("modules of the model", (*configured(f"+{_TARGETS}=[q_proj]"), AdapterModules(_MODEL))),
-        Example("names without commas, which match nothing", (*configured(f"+{_TARGETS}=[q_proj v_proj]"), AdapterModules(_MODEL, "target_modules", _TARGETS, _NAMES)), "actor_rollout_ref.model.target_modules matches no module of /models/qwen"),
-        Example("all modules excluded", (*configured(f"+{_EXCLUDED}=.*"), AdapterModules(_MODEL, "exclude_modules", _EXCLUDED, _NAMES)), "matches all modules of the adapter"),
-    ],
+    examples=_examples,
     since="0.2",
-)  # fmt: skip
+)
 def adapter_matches_nothing(configuration: Configuration, adapter: AdapterModules) -> Iterator[Finding]:
     """The adapter's settings select no module of the model.
 
     ## Why it matters
 
-    PEFT adds an adapter to the modules that `target_modules` names, without those that `exclude_modules` names. A list has names, or the
-    ends of names; a text is a regular expression that has to match the whole name, save for `all-linear`. If nothing is left, PEFT
-    raises an error in every worker: `Target modules ... not found in the base model`, or `All modules were excluded`.
+    PEFT adds an adapter to the modules that `target_modules` names, without those that `exclude_modules`
+    names. A list has names, or the ends of names; a text is a regular expression that has to match the whole
+    name, save for `all-linear`. If nothing is left, PEFT raises an error in every worker: `Target modules ...
+    not found in the base model`, or `All modules were excluded`.
 
     ## How to fix
 
@@ -80,7 +99,10 @@ def adapter_matches_nothing(configuration: Configuration, adapter: AdapterModule
 
 
 def _correction(configuration: Configuration, adapter: AdapterModules) -> Correction | None:
-    """The modules that the names begin: those without a comma between them are several. Otherwise verl's default."""
+    """The modules that the names begin: those without a comma between them are several.
+
+    Otherwise verl's default.
+    """
     value = configuration.get(adapter.key)
     if adapter.lacking == "exclude_modules" or not isinstance(value, (list, str)):
         return settings(configuration, {adapter.key: LEAVE_OUT})

@@ -32,7 +32,9 @@ _TUNED_TEMPLATE = "model.custom_chat_template"
 _ARGUMENTS = "data.apply_chat_template_kwargs"
 _KINDS = (".jinja", ".jinja2", ".j2", ".txt", ".json")
 _NONE = ChatTemplate("/models/base")
-_UNCLOSED = ChatTemplateError("/models/x/chat_template.jinja", "Unexpected end of template", 3)
+_UNCLOSED = ChatTemplateError(
+    file="/models/x/chat_template.jinja", message="Unexpected end of template", line=3
+)
 _NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
 
 
@@ -48,35 +50,94 @@ def _tuning(template: str) -> tuple[Configuration]:
     return (replace(found, program="/env/verl/trainer/sft_trainer.py"),)
 
 
-@check(
-    "LOAD117",
-    applies=_irrelevant,
-    examples=lambda: [
-        Example("the tokenizer has a template", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json"))),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "the tokenizer has a template",
+            (*configured(), ChatTemplate(folder="/models/x", found_in="/models/x/tokenizer_config.json")),
+        ),
         Example(
             "a template that Jinja refuses",
-            (*configured(), ChatTemplate("/models/x", "/models/x/chat_template.jinja", is_doubtful=True), _UNCLOSED),
+            (
+                *configured(),
+                ChatTemplate(folder="/models/x", found_in="/models/x/chat_template.jinja", is_doubtful=True),
+                _UNCLOSED,
+            ),
             "Jinja refuses the chat template in /models/x/chat_template.jinja: Unexpected end of template",
         ),
         Example(
             "a template of the job's own that Jinja refuses",
-            (*configured(f"++{_TEMPLATE}=mine"), ChatTemplate("/models/x", _TEMPLATE, is_doubtful=True, text="mine"), replace(_UNCLOSED, file=_TEMPLATE)),
+            (
+                *configured(f"++{_TEMPLATE}=mine"),
+                ChatTemplate(folder="/models/x", found_in=_TEMPLATE, is_doubtful=True, text="mine"),
+                replace(_UNCLOSED, file=_TEMPLATE),
+            ),
             f"Jinja refuses the chat template in {_TEMPLATE}",
         ),
-        Example("several templates, and one is the default", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json", names=("default", "rag")))),
-        Example("several templates, of which one is for tools", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json", names=("chat", "tool_use")))),
-        Example("several templates, and none is the default", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json", names=("chat", "rag"))), "has the chat templates chat, rag, and none is the default"),
-        Example("one of several is chosen", (*configured(f"++{_ARGUMENTS}.chat_template=rag"), ChatTemplate("/models/x", "/models/x/tokenizer_config.json", names=("chat", "rag")))),
+        Example(
+            "several templates, and one is the default",
+            (
+                *configured(),
+                ChatTemplate(
+                    folder="/models/x", found_in="/models/x/tokenizer_config.json", names=("default", "rag")
+                ),
+            ),
+        ),
+        Example(
+            "several templates, of which one is for tools",
+            (
+                *configured(),
+                ChatTemplate(
+                    folder="/models/x", found_in="/models/x/tokenizer_config.json", names=("chat", "tool_use")
+                ),
+            ),
+        ),
+        Example(
+            "several templates, and none is the default",
+            (
+                *configured(),
+                ChatTemplate(
+                    folder="/models/x", found_in="/models/x/tokenizer_config.json", names=("chat", "rag")
+                ),
+            ),
+            "has the chat templates chat, rag, and none is the default",
+        ),
+        Example(
+            "one of several is chosen",
+            (
+                *configured(f"++{_ARGUMENTS}.chat_template=rag"),
+                ChatTemplate(
+                    folder="/models/x", found_in="/models/x/tokenizer_config.json", names=("chat", "rag")
+                ),
+            ),
+        ),
         Example("the job sets a template", (*configured(f"++{_TEMPLATE}=mine"), _NONE)),
-        Example("a path in place of a template", (*configured(f"++{_TEMPLATE}=/home/me/chat.jinja"), _NONE), f"{_TEMPLATE} is a path, but verl takes it for the template itself"),
-        Example("a path, and the trainer finds that turns do not add up", (*_tuning("/home/me/chat.jinja"), _NONE), "is a path"),
+        Example(
+            "a path in place of a template",
+            (*configured(f"++{_TEMPLATE}=/home/me/chat.jinja"), _NONE),
+            f"{_TEMPLATE} is a path, but verl takes it for the template itself",
+        ),
+        Example(
+            "a path, and the trainer finds that turns do not add up",
+            (*_tuning("/home/me/chat.jinja"), _NONE),
+            "is a path",
+        ),
         Example("as an argument", (*configured(f"++{_ARGUMENTS}.chat_template=mine"), _NONE)),
         Example("the user's own dataset", (*configured("++data.custom_cls.path=/home/me/data.py"), _NONE)),
-        Example("no tokenizer", (*configured(f"{_PATH}=/models/base"), _NO_TOKENIZER), "/models/base has no tokenizer"),
-        Example("a base model", (*configured(f"{_PATH}=/models/base"), _NONE), "the tokenizer in /models/base has no chat template"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "no tokenizer",
+            (*configured(f"{_PATH}=/models/base"), _NO_TOKENIZER),
+            "/models/base has no tokenizer",
+        ),
+        Example(
+            "a base model",
+            (*configured(f"{_PATH}=/models/base"), _NONE),
+            "the tokenizer in /models/base has no chat template",
+        ),
+    ]
+
+
+@check("LOAD117", applies=_irrelevant, examples=_examples, since="0.2")
 def chat_template_missing(
     configuration: Configuration, template: ChatTemplate, error: ChatTemplateError | Unknown
 ) -> Iterator[Finding]:
@@ -88,8 +149,9 @@ def chat_template_missing(
     Tokenizers of base models often have none: `Cannot use chat template functions because
     tokenizer.chat_template is not set`, for every prompt of the first batch, after the model is loaded. A
     folder without tokenizer files gets just as far, because transformers 5 creates an empty tokenizer from
-    it. verl 0.9 then reports `no materializable trajectories`. A template with a syntax error gets there as well. `custom_chat_template` is
-    the text of a template: a path there becomes every prompt, which the SFT trainer notices and PPO does not.
+    it. verl 0.9 then reports `no materializable trajectories`. A template with a syntax error gets there as
+    well. `custom_chat_template` is the text of a template: a path there becomes every prompt, which the SFT
+    trainer notices and PPO does not.
 
     ## How to fix
 
@@ -124,7 +186,10 @@ def chat_template_missing(
     if isinstance(error, ChatTemplateError):
         own = configuration.override_of(error.file) if template.text else None
         yield Finding(
-            f"Jinja refuses the chat template in {error.file}: {error.message} (line {error.line} of the template)",
+            (
+                f"Jinja refuses the chat template in {error.file}: {error.message} (line {error.line} of "
+                "the template)"
+            ),
             Evidence(error.message, "a template that Jinja compiles", error.file),
             location=place(own) if own else None if template.text else Location(error.file),
             remedy="correct the template"
@@ -137,7 +202,10 @@ def chat_template_missing(
         )
     if template.names and not {"default", "tool_use"} & set(template.names):
         yield Finding(
-            f"{template.found_in} has the chat templates {listed(template.names, 3)}, and none is the default",
+            (
+                f"{template.found_in} has the chat templates {listed(template.names, 3)}, and none is the "
+                "default"
+            ),
             Evidence(listed(template.names, 6), "a template named default", template.found_in),
             location=Location(template.folder),
             remedy=f"name the template to use default, or set {_ARGUMENTS}.chat_template to one of the names",
@@ -155,7 +223,10 @@ def chat_template_missing(
             read_from=f"{template.folder}/tokenizer_config.json",
         ),
         location=place(word) if word else None,
-        remedy=f"put a chat_template.jinja into {template.folder}, or set {'model.custom_chat_template' if tunes else _TEMPLATE}",
+        remedy=(
+            f"put a chat_template.jinja into {template.folder}, or set "
+            f"{'model.custom_chat_template' if tunes else _TEMPLATE}"
+        ),
         subject=Subject("model", template.folder),
         stops=(EVERY_JOB,),
         phase="workers" if tunes else "first batch",
@@ -171,7 +242,10 @@ def _without(configuration: Configuration, key: str, template: ChatTemplate) -> 
 
 
 def _path(configuration: Configuration, template: ChatTemplate, *, tunes: bool) -> Finding | None:
-    """A path in place of a template. The SFT trainer stops, as each turn becomes the same text, and so does a whole talk."""
+    """A path in place of a template.
+
+    The SFT trainer stops, as each turn becomes the same text, and so does a whole talk.
+    """
     key = _TUNED_TEMPLATE if tunes else _TEMPLATE
     value, word = configuration.get(key), configuration.override_of(key)
     if not isinstance(value, str) or word is None or "{" in value or not value.endswith(_KINDS):

@@ -16,39 +16,70 @@ _LIBRARY = "/env/transformers"
 
 
 _METHOD = "quantization_config.quant_method"
-_AWQ = Quantizer(_FOLDER, "awq", ("gptqmodel",), f"{_LIBRARY}/quantizers/quantizer_awq.py:49")
+_AWQ = Quantizer(
+    folder=_FOLDER,
+    method="awq",
+    missing=("gptqmodel",),
+    read_from=f"{_LIBRARY}/quantizers/quantizer_awq.py:49",
+)
 
 
 def _with(*bad: BadEntry) -> tuple[ConfigEntries]:
-    return (ConfigEntries(_FOLDER, bad),)
+    return (ConfigEntries(folder=_FOLDER, bad=bad),)
 
 
-@check(
-    "LOAD122",
-    phase="workers",
-    requires={"LOAD101", "LOAD102"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every entry is accepted", _with()),
         Example(
             "an activation that does not exist",
-            _with(BadEntry("hidden_act", "'silu2'", "one of gelu, silu ...", f"{_LIBRARY}/activations.py:324", "silu")),
+            _with(
+                BadEntry(
+                    name="hidden_act",
+                    found="'silu2'",
+                    wanted="one of gelu, silu ...",
+                    read_from=f"{_LIBRARY}/activations.py:324",
+                    nearest="silu",
+                )
+            ),
             "hidden_act is 'silu2', not one of gelu, silu ...; did you mean silu?",
         ),
         Example(
             "a text for a number",
-            _with(BadEntry("vocab_size", "'151936'", "int", f"{_LIBRARY}/models/qwen2/configuration_qwen2.py:52")),
+            _with(
+                BadEntry(
+                    name="vocab_size",
+                    found="'151936'",
+                    wanted="int",
+                    read_from=f"{_LIBRARY}/models/qwen2/configuration_qwen2.py:52",
+                )
+            ),
             "vocab_size is '151936', not int",
         ),
         Example(
             "an entry that is missing",
-            _with(BadEntry("model_type", "missing", "the type of the model", f"{_LIBRARY}/models/auto/configuration_auto.py:9")),
+            _with(
+                BadEntry(
+                    name="model_type",
+                    found="missing",
+                    wanted="the type of the model",
+                    read_from=f"{_LIBRARY}/models/auto/configuration_auto.py:9",
+                )
+            ),
             "model_type is missing",
         ),
-        Example("quantized, and the package is installed", (*_with(), Quantizer(_FOLDER, "awq"))),
-        Example("quantized by a package that is missing", (*_with(), _AWQ), "quantization_config.quant_method is awq, but gptqmodel is not installed"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "quantized, and the package is installed", (*_with(), Quantizer(folder=_FOLDER, method="awq"))
+        ),
+        Example(
+            "quantized by a package that is missing",
+            (*_with(), _AWQ),
+            "quantization_config.quant_method is awq, but gptqmodel is not installed",
+        ),
+    ]
+
+
+@check("LOAD122", phase="workers", requires={"LOAD101", "LOAD102"}, examples=_examples, since="0.2")
 def config_entry_refused(
     entries: ConfigEntries | Unknown, quantizer: Quantizer | Unknown, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -56,15 +87,15 @@ def config_entry_refused(
 
     ## Why it matters
 
-    transformers 5 checks the type of each entry, the kinds and the number of layers, and what a scaling of positions needs when
-    it reads the file; it looks activations up when it builds the model: `Validation error for field ...`, `KeyError: 'silu2'`.
-    verl requires exactly one architecture. Every worker stops there, after Ray has started. Weights that are quantized need the
-    package of their method.
+    transformers 5 checks the type of each entry, the kinds and the number of layers, and what a scaling of
+    positions needs when it reads the file; it looks activations up when it builds the model: `Validation
+    error for field ...`, `KeyError: 'silu2'`. verl requires exactly one architecture. Every worker stops
+    there, after Ray has started. Weights that are quantized need the package of their method.
 
     ## How to fix
 
-    Correct the entry, or download the model's config.json again. A number is written without quotes; `1.0` is a float, `1` is not.
-    verl trains all weights of a model: take one that is not quantized.
+    Correct the entry, or download the model's config.json again. A number is written without quotes; `1.0` is
+    a float, `1` is not. verl trains all weights of a model: take one that is not quantized.
     """
     found = [] if isinstance(entries, Unknown) else [(entries.folder, bad) for bad in entries.bad]
     for folder, bad in found:
@@ -81,7 +112,10 @@ def config_entry_refused(
     if not isinstance(quantizer, Unknown) and quantizer.missing:
         names = " and ".join(quantizer.missing)
         lacking = Finding(
-            f"{quantizer.folder}/config.json: {_METHOD} is {quantizer.method}, but {names} {'are' if quantizer.missing[1:] else 'is'} not installed",
+            (
+                f"{quantizer.folder}/config.json: {_METHOD} is {quantizer.method}, but {names} "
+                f"{'are' if quantizer.missing[1:] else 'is'} not installed"
+            ),
             Evidence(f"no {names}", "the package that reads these weights", quantizer.read_from),
             subject=Subject("model", quantizer.folder, _METHOD),
             location=Location(f"{quantizer.folder}/config.json"),

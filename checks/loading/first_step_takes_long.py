@@ -21,21 +21,29 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _WORTH_IT = 60  # seconds
-# On an H200 machine, 16 cores, verl 0.9.1 and vLLM 0.24, as of 2026-11. Imports of main_ppo took 12 s longer without bytecode, and four
-# processes start one after the other: the driver, its task runner, the workers, and vLLM's own. If FlashInfer's sampler had to be
-# compiled, the first engine was not up after 150 s; otherwise it took 46 s.
+# On an H200 machine, 16 cores, verl 0.9.1 and vLLM 0.24, as of 2026-11. Imports of main_ppo took 12 s longer
+# without bytecode, and four processes start one after the other: the driver, its task runner, the workers,
+# and vLLM's own. If FlashInfer's sampler had to be compiled, the first engine was not up after 150 s;
+# otherwise it took 46 s.
 _IMPORT, _ONE_AFTER_THE_OTHER = 12, 4
 _SAMPLER = 104
 
 _SLOW, _FAST = speeds(40, 900), speeds(1800, 2100)
-_COMPILED = Bytecode((PackageBytecode("torch", "/env/torch", 2400, 0),), True)
-_PLAIN = Bytecode((PackageBytecode("torch", "/env/torch", 2400, 2400),), True)
+_COMPILED = Bytecode(
+    packages=(PackageBytecode(name="torch", folder="/env/torch", sources=2400, missing=0),), writable=True
+)
+_PLAIN = Bytecode(
+    packages=(PackageBytecode(name="torch", folder="/env/torch", sources=2400, missing=2400),), writable=True
+)
 _BUILT, _UNBUILT = H200(built=("sampling",)), H200()
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the time until the first step, in seconds, of which `saved` can be avoided; `how` is the rule or command for that."""
+    """A part of the time until the first step, in seconds, of which `saved` can be avoided.
+
+    The rule or command for that is `how`.
+    """
 
     what: str
     seconds: float
@@ -43,17 +51,29 @@ class _Part:
     how: str
 
 
-@check(
-    "LOAD115",
-    severity="info",
-    cost="live",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("nothing to save", (storage(), job(), _FAST, _COMPILED, _BUILT, SAMPLER())),
-        Example("only bytecode, which another rule reports", (storage(), job(), _FAST, _PLAIN, _BUILT, SAMPLER())),
-        Example("a slow share, no bytecode, no sampler", (storage("nfs4", shared=True), job(), _SLOW, _PLAIN, _UNBUILT, SAMPLER()), "about 9 min of the time until the first step can be saved: weights 7 min, bytecode 48 s, FlashInfer's sampler 104 s"),
-        Example("only a slow network share", (storage("nfs4", shared=True), job(), _SLOW, _COMPILED, _BUILT, SAMPLER()), "weights 7 min"),
-    ],
-)  # fmt: skip
+        Example(
+            "only bytecode, which another rule reports", (storage(), job(), _FAST, _PLAIN, _BUILT, SAMPLER())
+        ),
+        Example(
+            "a slow share, no bytecode, no sampler",
+            (storage("nfs4", shared=True), job(), _SLOW, _PLAIN, _UNBUILT, SAMPLER()),
+            (
+                "about 9 min of the time until the first step can be saved: weights 7 min, bytecode 48 s, "
+                "FlashInfer's sampler 104 s"
+            ),
+        ),
+        Example(
+            "only a slow network share",
+            (storage("nfs4", shared=True), job(), _SLOW, _COMPILED, _BUILT, SAMPLER()),
+            "weights 7 min",
+        ),
+    ]
+
+
+@check("LOAD115", severity="info", cost="live", examples=_examples)
 def first_step_takes_long(
     storage: ModelStorage,
     configuration: Configuration | Unknown,

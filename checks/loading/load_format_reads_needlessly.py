@@ -24,7 +24,9 @@ _HYBRID = (
 _SHORT = {
     "auto": "safetensors if there are any, else .bin files",
     "hf": "safetensors if there are any, else .bin files",
-    "safetensors": "the same as auto, which reads .bin files only if there are no safetensors; it is not faster",
+    "safetensors": (
+        "the same as auto, which reads .bin files only if there are no safetensors; it is not faster"
+    ),
 }
 
 
@@ -38,17 +40,27 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return "LoRA is trained, whose base vLLM may read itself" if has_adapters(configuration) else None
 
 
-@check(
-    "LOAD109",
-    severity="info",
-    applies=_irrelevant,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("verl's default", (job(), SEVEN_BILLION)),
-        Example("LoRA, for which verl recommends it", (job(f"{LOAD_FORMAT}=safetensors", "actor_rollout_ref.model.lora_rank=32"), SEVEN_BILLION)),
-        Example("a setting meant to speed up loading", (job(f"{LOAD_FORMAT}=safetensors"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer supplies anyway"),
-        Example("the former default", (job(f"{LOAD_FORMAT}=auto"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer supplies anyway"),
-    ],
-)  # fmt: skip
+        Example(
+            "LoRA, for which verl recommends it",
+            (job(f"{LOAD_FORMAT}=safetensors", "actor_rollout_ref.model.lora_rank=32"), SEVEN_BILLION),
+        ),
+        Example(
+            "a setting meant to speed up loading",
+            (job(f"{LOAD_FORMAT}=safetensors"), SEVEN_BILLION),
+            "vLLM reads 16.0 GiB that the trainer supplies anyway",
+        ),
+        Example(
+            "the former default",
+            (job(f"{LOAD_FORMAT}=auto"), SEVEN_BILLION),
+            "vLLM reads 16.0 GiB that the trainer supplies anyway",
+        ),
+    ]
+
+
+@check("LOAD109", severity="info", applies=_irrelevant, examples=_examples)
 def load_format_reads_needlessly(configuration: Configuration, files: ModelFiles) -> Iterator[Finding]:
     """vLLM is set to read weights that the trainer supplies anyway.
 

@@ -13,8 +13,10 @@ from verl_doctor.toolkit.collectors.installed.packages import Distribution, Pack
 from verl_doctor.toolkit.collectors.vllm.loading import VllmLoading
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-_PLAIN = Packages((Distribution("vllm", "0.31.0", "/env/vllm.dist-info"),))
-_STREAMER = Packages((Distribution("runai-model-streamer", "0.15.0", "/env/runai.dist-info"),))
+_PLAIN = Packages((Distribution(name="vllm", version="0.31.0", location="/env/vllm.dist-info"),))
+_STREAMER = Packages(
+    (Distribution(name="runai-model-streamer", version="0.15.0", location="/env/runai.dist-info"),)
+)
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
@@ -23,20 +25,31 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return None if configuration.override_of(LOAD_FORMAT) else "the job does not set load_format"
 
 
-@check(
-    "LOAD108",
-    phase="engine",
-    applies=_irrelevant,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("verl's default", (job(), VLLM, _PLAIN)),
         Example("a valid format", (job(f"{LOAD_FORMAT}=safetensors"), VLLM, _PLAIN)),
         Example("case does not matter", (job(f"{LOAD_FORMAT}=AUTO"), VLLM, _PLAIN)),
         Example("a loader that is installed", (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _STREAMER)),
-        Example("a loader that is not", (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _PLAIN), "needs the package runai-model-streamer"),
-        Example("vLLM removed the format", (job(f"{LOAD_FORMAT}=bitsandbytes"), VLLM, _PLAIN), "vLLM 0.31.0 has no load format bitsandbytes"),
-        Example("a value of verl before 0.6", (job(f"{LOAD_FORMAT}=dummy_dtensor"), VLLM, _PLAIN), "verl 0.6.1 passes it on unchanged"),
-    ],
-)  # fmt: skip
+        Example(
+            "a loader that is not",
+            (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _PLAIN),
+            "needs the package runai-model-streamer",
+        ),
+        Example(
+            "vLLM removed the format",
+            (job(f"{LOAD_FORMAT}=bitsandbytes"), VLLM, _PLAIN),
+            "vLLM 0.31.0 has no load format bitsandbytes",
+        ),
+        Example(
+            "a value of verl before 0.6",
+            (job(f"{LOAD_FORMAT}=dummy_dtensor"), VLLM, _PLAIN),
+            "verl 0.6.1 passes it on unchanged",
+        ),
+    ]
+
+
+@check("LOAD108", phase="engine", applies=_irrelevant, examples=_examples)
 def load_format_unknown(
     configuration: Configuration, vllm: VllmLoading, packages: Packages
 ) -> Iterator[Finding]:
@@ -86,7 +99,10 @@ def load_format_unknown(
 
 
 def _translated(configuration: Configuration, format_: str) -> bool:
-    """Whether verl itself turns the value into vLLM's `dummy`: for its own default values, and in its synchronous rollout."""
+    """Whether verl itself turns the value into vLLM's `dummy`.
+
+    It does so for its own default values, and in its synchronous rollout.
+    """
     default = configuration.default(LOAD_FORMAT)
     own = isinstance(default, str) and default.startswith("dummy_")
     return format_.startswith("dummy") and (

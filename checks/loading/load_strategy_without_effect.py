@@ -32,19 +32,29 @@ def _irrelevant(configuration: Configuration) -> str | None:
     )
 
 
-@check(
-    "LOAD110",
-    severity="warning",
-    applies=_irrelevant,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no strategy is set", (job(), VLLM)),
         Example("vLLM reads the weights, ahead of time", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), VLLM)),
-        Example("a vLLM without the option, which another rule reports", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), replace(_OLD, strategies=()))),
+        Example(
+            "a vLLM without the option, which another rule reports",
+            (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), replace(_OLD, strategies=())),
+        ),
         Example("the trainer reads the weights", (job(_PREFETCH), VLLM), "vLLM reads no weights"),
-        Example("another loader", (job(_PREFETCH, f"{LOAD_FORMAT}=runai_streamer"), VLLM), "load_format=runai_streamer has a loader of its own"),
-        Example("this vLLM does not have the strategy", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD), "vLLM 0.12.0 has no strategy prefetch"),
-    ],
-)  # fmt: skip
+        Example(
+            "another loader",
+            (job(_PREFETCH, f"{LOAD_FORMAT}=runai_streamer"), VLLM),
+            "load_format=runai_streamer has a loader of its own",
+        ),
+        Example(
+            "this vLLM does not have the strategy",
+            (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD),
+            "vLLM 0.12.0 has no strategy prefetch",
+        ),
+    ]
+
+
+@check("LOAD110", severity="warning", applies=_irrelevant, examples=_examples)
 def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading) -> Iterator[Finding]:
     """A strategy for reading safetensors is set, but has no effect.
 

@@ -40,27 +40,48 @@ _NFS = storage("nfs4", shared=True, read_ahead=128 * 1024)
 def _example(
     where: ModelStorage, speed: LoadSpeed, *words: str, gib: int = 200, vllm: VllmLoading = VLLM
 ) -> tuple[object, ...]:
-    packages = Packages((Distribution("runai-model-streamer", "0.15.0", "/env/runai.dist-info"),))
-    memory = HostMemory(gib * GIB, gib * GIB)
-    return where, speed, job(*words), vllm, packages, SharedMemory(100 * GIB, 100 * GIB), memory
+    packages = Packages(
+        (Distribution(name="runai-model-streamer", version="0.15.0", location="/env/runai.dist-info"),)
+    )
+    memory = HostMemory(total=gib * GIB, available=gib * GIB)
+    return where, speed, job(*words), vllm, packages, SharedMemory(size=100 * GIB, free=100 * GIB), memory
 
 
-@check(
-    "LOAD114",
-    severity="warning",
-    cost="live",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a local disk that reads ahead", _example(storage(), speeds(1800, 2100))),
         Example("a fast disk, mapped at half its speed", _example(storage(), speeds(1500, 3000))),
         Example("nearly all is in memory", _example(replace(_NFS, cached=15 * GIB), speeds(60, 900))),
-        Example("mapped over NFS", _example(_NFS, speeds(40, 900)), "16.0 GiB of weights load at 40.0 MiB/s, but nfs4 (/models) delivers 900 MiB/s"),
-        Example("verl can copy the model", _example(_NFS, speeds(40, 900)), "reading takes 7 min and could take 18 s"),
-        Example("vLLM reads weights too", _example(_NFS, speeds(40, 900), f"{LOAD_FORMAT}=auto"), "22 times as fast"),
+        Example(
+            "mapped over NFS",
+            _example(_NFS, speeds(40, 900)),
+            "16.0 GiB of weights load at 40.0 MiB/s, but nfs4 (/models) delivers 900 MiB/s",
+        ),
+        Example(
+            "verl can copy the model",
+            _example(_NFS, speeds(40, 900)),
+            "reading takes 7 min and could take 18 s",
+        ),
+        Example(
+            "vLLM reads weights too",
+            _example(_NFS, speeds(40, 900), f"{LOAD_FORMAT}=auto"),
+            "22 times as fast",
+        ),
         Example("more than the memory holds", _example(_NFS, speeds(40, 900), gib=8), "load at 40.0 MiB/s"),
-        Example("a disk with a small read-ahead", _example(storage(read_ahead=128 * 1024), speeds(150, 2000)), "13 times as fast"),
-        Example("the share itself is slow", _example(_NFS, speeds(50, 60)), "nfs4 (/models) delivers only 60.0 MiB/s"),
-    ],
-)  # fmt: skip
+        Example(
+            "a disk with a small read-ahead",
+            _example(storage(read_ahead=128 * 1024), speeds(150, 2000)),
+            "13 times as fast",
+        ),
+        Example(
+            "the share itself is slow",
+            _example(_NFS, speeds(50, 60)),
+            "nfs4 (/models) delivers only 60.0 MiB/s",
+        ),
+    ]
+
+
+@check("LOAD114", severity="warning", cost="live", examples=_examples)
 def loading_slower_than_disk(
     storage: ModelStorage,
     speed: LoadSpeed,
@@ -101,15 +122,21 @@ def loading_slower_than_disk(
     )
     if prediction.gain >= _FEW_SECONDS and speed.best >= _RATIO * mapped:
         yield Finding(
-            f"{in_bytes(storage.cold)} of weights load at {in_bytes(mapped)}/s, but {storage.where} delivers {in_bytes(speed.best)}/s"
-            f" ({speed.best / mapped:.0f} times as fast): reading takes {in_seconds(prediction.cold)} and could take {in_seconds(prediction.ahead)}",
+            (
+                f"{in_bytes(storage.cold)} of weights load at {in_bytes(mapped)}/s, but {storage.where} "
+                f"delivers {in_bytes(speed.best)}/s ({speed.best / mapped:.0f} times as fast): reading "
+                f"takes {in_seconds(prediction.cold)} and could take {in_seconds(prediction.ahead)}"
+            ),
             evidence,
             subject=Subject("model", storage.folder),
             remedy="; or ".join(options) + f" (saves {in_seconds(prediction.gain)} of each start)",
         )
     elif storage.cold / speed.best >= _LONG:
         yield Finding(
-            f"{storage.where} delivers only {in_bytes(speed.best)}/s: {in_bytes(storage.cold)} of weights take {in_seconds(prediction.cold)}",
+            (
+                f"{storage.where} delivers only {in_bytes(speed.best)}/s: {in_bytes(storage.cold)} of "
+                f"weights take {in_seconds(prediction.cold)}"
+            ),
             evidence,
             subject=Subject("model", storage.folder),
             remedy="; or ".join(options) or "keep the weights on a faster disk",
@@ -127,6 +154,6 @@ def _settings(storage: ModelStorage) -> Iterator[str]:
 def _prediction(prediction: Reading, who: str, nodes: int) -> str:
     together = f" on one node; {nodes} that read at once share the storage's bandwidth" if nodes > 1 else ""
     return (
-        f"{who} together: {in_seconds(prediction.cold)} now, {in_seconds(prediction.ahead)} at the path's speed, "
-        f"{in_seconds(prediction.warm)} from memory (reading alone; predicted{together})"
+        f"{who} together: {in_seconds(prediction.cold)} now, {in_seconds(prediction.ahead)} at the "
+        f"path's speed, {in_seconds(prediction.warm)} from memory (reading alone; predicted{together})"
     )

@@ -8,25 +8,32 @@ from verl_doctor.toolkit.collectors.model.model import Model
 from verl_doctor.toolkit.collectors.model.support import VllmSupport
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
-_MODEL = Model("/models/new", "--model", ("BrandNewForCausalLM",), "brand_new", head_size=128)
+_MODEL = Model(
+    folder="/models/new",
+    named_by="--model",
+    architectures=("BrandNewForCausalLM",),
+    model_type="brand_new",
+    head_size=128,
+)
 _REGISTRY = "/env/vllm/model_executor/models/registry.py"
 
 
 def _vllm(*, known: bool = False, removed_after: str = "", falls_back: bool = True) -> VllmSupport:
-    return VllmSupport("0.24.0", known, removed_after, falls_back, _REGISTRY)
+    return VllmSupport(
+        version="0.24.0", known=known, removed_after=removed_after, falls_back=falls_back, read_from=_REGISTRY
+    )
 
 
-@check(
-    "LOAD103",
-    phase="engine",
-    requires={"LOAD101"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("vLLM has the architecture", (_MODEL, _vllm(known=True))),
         Example("vLLM would run the implementation of transformers", (_MODEL, _vllm()), "falls back"),
         Example("vLLM removed the architecture", (_MODEL, _vllm(removed_after="0.23.0")), "until 0.23.0"),
         Example("no engine can run the model", (_MODEL, _vllm(falls_back=False)), "BrandNewForCausalLM"),
-    ],
-)
+    ]
+
+
+@check("LOAD103", phase="engine", requires={"LOAD101"}, examples=_examples)
 def model_architecture_unknown(model: Model, support: VllmSupport) -> Iterator[Finding]:
     """This vLLM has no implementation of the model's architecture.
 

@@ -26,19 +26,32 @@ _AS_RELEASED = ModelCopy(guarded=False, read_from="/env/verl/utils/fs.py")
 _LOCKED = ModelCopy(guarded=True, read_from="/env/verl/utils/fs.py")
 
 
-@check(
-    "LOAD116",
-    severity="warning",
-    applies=not_in_shared_memory,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("not set", (job(f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED)),
-        Example("on one node the driver copies first", (job(_REQUESTED), SEVEN_BILLION, storage(), _AS_RELEASED)),
-        Example("one process a node", (job(_REQUESTED, f"{NODES}=4", f"{GPUS}=1"), SEVEN_BILLION, storage(), _AS_RELEASED)),
-        Example("they wait for each other", (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(), _LOCKED)),
-        Example("an earlier run left a complete copy", (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(in_shared_memory=True), _AS_RELEASED)),
-        Example("four nodes", (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED), "on 3 of 4 nodes 8 processes write the same 16.0 GiB"),
-    ],
-)  # fmt: skip
+        Example(
+            "on one node the driver copies first", (job(_REQUESTED), SEVEN_BILLION, storage(), _AS_RELEASED)
+        ),
+        Example(
+            "one process a node",
+            (job(_REQUESTED, f"{NODES}=4", f"{GPUS}=1"), SEVEN_BILLION, storage(), _AS_RELEASED),
+        ),
+        Example(
+            "they wait for each other", (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(), _LOCKED)
+        ),
+        Example(
+            "an earlier run left a complete copy",
+            (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(in_shared_memory=True), _AS_RELEASED),
+        ),
+        Example(
+            "four nodes",
+            (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED),
+            "on 3 of 4 nodes 8 processes write the same 16.0 GiB",
+        ),
+    ]
+
+
+@check("LOAD116", severity="warning", applies=not_in_shared_memory, examples=_examples)
 def model_copied_by_many_at_once(
     configuration: Configuration, files: ModelFiles, storage: ModelStorage, copy: ModelCopy
 ) -> Iterator[Finding]:
@@ -65,10 +78,15 @@ def model_copied_by_many_at_once(
     size = sum(file.size for file in files.files)
     word = configuration.override_of(SHARED_MEMORY)
     yield Finding(
-        f"on {nodes - 1:.0f} of {nodes:.0f} nodes {processes:.0f} processes write the same {in_bytes(size)} to /dev/shm at once: "
-        "one may load a file that another has truncated",
+        (
+            f"on {nodes - 1:.0f} of {nodes:.0f} nodes {processes:.0f} processes write the same "
+            f"{in_bytes(size)} to /dev/shm at once: one may load a file that another has truncated"
+        ),
         Evidence(
-            found=f"a copy without a lock: each node reads and writes {in_bytes(processes * size)} for {in_bytes(size)}",
+            found=(
+                f"a copy without a lock: each node reads and writes {in_bytes(processes * size)} for "
+                f"{in_bytes(size)}"
+            ),
             wanted="one process that copies while the others wait",
             read_from=copy.read_from,
         ),

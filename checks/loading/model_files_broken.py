@@ -16,7 +16,13 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-_FINE = Model("/models/qwen", "--model", ("Qwen2ForCausalLM",), "qwen2", head_size=128)
+_FINE = Model(
+    folder="/models/qwen",
+    named_by="--model",
+    architectures=("Qwen2ForCausalLM",),
+    model_type="qwen2",
+    head_size=128,
+)
 _ELSEWHERE = replace(_FINE, code_elsewhere="configuration_math.py")
 _SECTIONS = ("actor_rollout_ref.model", "model")
 _SHOWN = 3
@@ -30,42 +36,72 @@ def _with(*bad: BadFile) -> Model:
     return replace(_FINE, bad_files=bad)
 
 
-@check(
-    "LOAD101",
-    phase="workers",
-    requires={"CFG104"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("everything is in place", (_FINE,)),
-        Example("the folder does not exist", (_with(BadFile("", "missing")),), "does not exist"),
-        Example("no configuration", (_with(BadFile("config.json", "missing")),), "has no config.json"),
+        Example("the folder does not exist", (_with(BadFile(name="", trouble="missing")),), "does not exist"),
+        Example(
+            "no configuration", (_with(BadFile(name="config.json", trouble="missing")),), "has no config.json"
+        ),
         Example(
             "cloned without git-lfs",
-            (_with(BadFile("a.safetensors", "pointer"), BadFile("b.safetensors", "pointer")),),
+            (
+                _with(
+                    BadFile(name="a.safetensors", trouble="pointer"),
+                    BadFile(name="b.safetensors", trouble="pointer"),
+                ),
+            ),
             "2 Git LFS pointers",
         ),
         Example(
             "an interrupted download",
-            (_with(BadFile("model-2.safetensors", "missing", "model.safetensors.index.json names it")),),
+            (
+                _with(
+                    BadFile(
+                        name="model-2.safetensors",
+                        trouble="missing",
+                        reason="model.safetensors.index.json names it",
+                    )
+                ),
+            ),
             "model-2.safetensors",
         ),
-        Example("a damaged file", (_with(BadFile("config.json", "damaged", "it is not JSON")),), "not JSON"),
+        Example(
+            "a damaged file",
+            (_with(BadFile(name="config.json", trouble="damaged", reason="it is not JSON")),),
+            "not JSON",
+        ),
         Example(
             "named in the launch script",
-            (replace(_with(BadFile("", "missing")), place="/home/me/run.sh", line=4),),
+            (replace(_with(BadFile(name="", trouble="missing")), place="/home/me/run.sh", line=4),),
             "does not exist",
         ),
         Example(
             "another name, and a model nearby",
-            (replace(_with(BadFile("", "missing")), beside="/models/qwen2"),),
+            (replace(_with(BadFile(name="", trouble="missing")), beside="/models/qwen2"),),
             "does not exist",
         ),
-        Example("code of its own that the job does not run", (_ELSEWHERE, *configured(tree=_model(trust=False)))),
-        Example("code of its own that a module may replace", (_ELSEWHERE, *configured("+model.external_lib=mine", tree=_model()))),
-        Example("a configuration in another folder", (_ELSEWHERE, *configured(tree=_model(hf_config_path="/models/other")))),
-        Example("code of its own that is not there", (_ELSEWHERE, *configured(tree=_model())), "has no configuration_math.py, which auto_map in config.json names"),
+        Example(
+            "code of its own that the job does not run", (_ELSEWHERE, *configured(tree=_model(trust=False)))
+        ),
+        Example(
+            "code of its own that a module may replace",
+            (_ELSEWHERE, *configured("+model.external_lib=mine", tree=_model())),
+        ),
+        Example(
+            "a configuration in another folder",
+            (_ELSEWHERE, *configured(tree=_model(hf_config_path="/models/other"))),
+        ),
+        Example(
+            "code of its own that is not there",
+            (_ELSEWHERE, *configured(tree=_model())),
+            "has no configuration_math.py, which auto_map in config.json names",
+        ),
         Example("no weights at all", (replace(_FINE, without_weights=True),), "no weights"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("LOAD101", phase="workers", requires={"CFG104"}, examples=_examples)
 def model_files_broken(
     model: Model, configuration: Configuration | Unknown, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -79,8 +115,9 @@ def model_files_broken(
 
     ## How to fix
 
-    A model with its own code (`auto_map` in config.json) needs the Python files as well. After an interrupted download, run `hf download NAME --local-dir DIR` again: it resumes. In a clone, run
-    `git lfs install` and `git lfs pull`.
+    A model with its own code (`auto_map` in config.json) needs the Python files as well. After an interrupted
+    download, run `hf download NAME --local-dir DIR` again: it resumes. In a clone, run `git lfs install` and
+    `git lfs pull`.
     """
     pointers = [file for file in model.bad_files if file.trouble == "pointer"]
     missing = [file for file in model.bad_files if file.trouble == "missing" and file.reason]
@@ -128,7 +165,10 @@ def model_files_broken(
             ),
             subject=Subject("file", f"{model.folder}/{model.code_elsewhere}"),
             location=Location(f"{model.folder}/config.json"),
-            remedy="copy the model's Python files into the folder, or leave auto_map out if transformers has the model type",
+            remedy=(
+                "copy the model's Python files into the folder, or leave auto_map out if transformers has "
+                "the model type"
+            ),
         )
     if model.without_weights and not model.bad_files:
         message = f"{model.folder} has no weights: no .safetensors and no .bin file"
@@ -138,7 +178,7 @@ def model_files_broken(
 
 
 def _runs_code(configuration: Configuration | Unknown) -> bool:
-    """Return whether the job certainly lets transformers take the configuration's class from the model's folder."""
+    """Return whether the job certainly lets transformers take the config class from the model's folder."""
     if isinstance(configuration, Unknown) or has_external_module(configuration):
         return False
     section = next((name for name in _SECTIONS if configuration.has(f"{name}.trust_remote_code")), "")

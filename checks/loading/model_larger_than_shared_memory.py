@@ -24,24 +24,42 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import in_bytes
 
 _REQUESTED = job(f"{SHARED_MEMORY}=True")
-_LARGE, _SMALL = SharedMemory(128 * GIB, 128 * GIB), SharedMemory(8 * GIB, 8 * GIB)
-_MEMORY = HostMemory(256 * GIB, 200 * GIB)
-_TWICE = replace(SEVEN_BILLION, files=(*SEVEN_BILLION.files, shard("consolidated.safetensors", 16 * GIB)), indexed=tuple(file.name for file in SEVEN_BILLION.files))  # fmt: skip
+_LARGE, _SMALL = SharedMemory(size=128 * GIB, free=128 * GIB), SharedMemory(size=8 * GIB, free=8 * GIB)
+_MEMORY = HostMemory(total=256 * GIB, available=200 * GIB)
+_TWICE = replace(
+    SEVEN_BILLION,
+    files=(*SEVEN_BILLION.files, shard("consolidated.safetensors", 16 * GIB)),
+    indexed=tuple(file.name for file in SEVEN_BILLION.files),
+)
 
 
-@check(
-    "LOAD106",
-    phase="workers",
-    applies=not_in_shared_memory,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("not set", (job(), SEVEN_BILLION, storage(), _SMALL, _MEMORY)),
         Example("enough space", (_REQUESTED, SEVEN_BILLION, storage(), _LARGE, _MEMORY)),
-        Example("an earlier run left its copy", (_REQUESTED, SEVEN_BILLION, storage(in_shared_memory=True), _SMALL, _MEMORY)),
-        Example("/dev/shm is too small", (_REQUESTED, SEVEN_BILLION, storage(), _SMALL, _MEMORY), "16.0 GiB of weights to /dev/shm, but 8.0 GiB are free"),
-        Example("the memory is too small", (_REQUESTED, SEVEN_BILLION, storage(), _LARGE, HostMemory(16 * GIB, 12 * GIB)), "12.0 GiB of memory are left"),
-        Example("the folder has the weights twice", (_REQUESTED, _TWICE, storage(), SharedMemory(24 * GIB, 24 * GIB), _MEMORY), "32.0 GiB of weights"),
-    ],
-)  # fmt: skip
+        Example(
+            "an earlier run left its copy",
+            (_REQUESTED, SEVEN_BILLION, storage(in_shared_memory=True), _SMALL, _MEMORY),
+        ),
+        Example(
+            "/dev/shm is too small",
+            (_REQUESTED, SEVEN_BILLION, storage(), _SMALL, _MEMORY),
+            "16.0 GiB of weights to /dev/shm, but 8.0 GiB are free",
+        ),
+        Example(
+            "the memory is too small",
+            (_REQUESTED, SEVEN_BILLION, storage(), _LARGE, HostMemory(total=16 * GIB, available=12 * GIB)),
+            "12.0 GiB of memory are left",
+        ),
+        Example(
+            "the folder has the weights twice",
+            (_REQUESTED, _TWICE, storage(), SharedMemory(size=24 * GIB, free=24 * GIB), _MEMORY),
+            "32.0 GiB of weights",
+        ),
+    ]
+
+
+@check("LOAD106", phase="workers", applies=not_in_shared_memory, examples=_examples)
 def model_larger_than_shared_memory(
     configuration: Configuration,
     files: ModelFiles,

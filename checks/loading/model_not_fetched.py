@@ -19,26 +19,39 @@ _NAME = "Qwen/Qwen2.5-0.5B-Instruct"
 
 def _example(*, cached: bool) -> tuple[object, ...]:
     models = HubModels(
-        (HubModel(_KEY, _NAME, cached),), "HF_HUB_OFFLINE=1", "/home/me/.cache/huggingface/hub"
+        models=(HubModel(key=_KEY, name=_NAME, cached=cached),),
+        offline="HF_HUB_OFFLINE=1",
+        cache="/home/me/.cache/huggingface/hub",
     )
     return (*configured(f"{_KEY}={_NAME}"), models)
 
 
-@check(
-    "LOAD119",
-    phase="workers",
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the model is in the cache", _example(cached=True)),
-        Example("the model is not in the cache", _example(cached=False), "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1"),
+        Example(
+            "the model is not in the cache",
+            _example(cached=False),
+            "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1",
+        ),
         Example(
             "the script fetches it first",
-            (*_example(cached=False), Launch(FILES, command=Command("verl.trainer.main_ppo", (), "run.sh", 2, folder="/job"), made=(f"/job/{_NAME}",))),
+            (
+                *_example(cached=False),
+                Launch(
+                    FILES,
+                    command=Command(
+                        module="verl.trainer.main_ppo", words=(), path="run.sh", line=2, folder="/job"
+                    ),
+                    made=(f"/job/{_NAME}",),
+                ),
+            ),
             "unless a command of the script creates it first",
         ),
-    ],
-    since="0.2",
-)  # fmt: skip
+    ]
+
+
+@check("LOAD119", phase="workers", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def model_not_fetched(
     configuration: Configuration, models: HubModels, launch: Launch | Unknown
 ) -> Iterator[Finding]:

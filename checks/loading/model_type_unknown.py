@@ -14,17 +14,20 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _TRUST = ("actor_rollout_ref.model.trust_remote_code", "model.trust_remote_code")
-_MODEL = Model("/models/qwen3.5", "--model", ("Qwen3_5ForCausalLM",), "qwen3_5", head_size=128)
+_MODEL = Model(
+    folder="/models/qwen3.5",
+    named_by="--model",
+    architectures=("Qwen3_5ForCausalLM",),
+    model_type="qwen3_5",
+    head_size=128,
+)
 _TABLE = "/env/transformers/models/auto/configuration_auto.py"
 _KNOWN = TransformersSupport("5.9.0", known=True, nearest=("qwen3_5",), read_from=_TABLE)
 _OLD = TransformersSupport("4.57.6", known=False, nearest=("qwen3",), read_from=_TABLE)
 
 
-@check(
-    "LOAD102",
-    phase="workers",
-    requires={"LOAD101"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("transformers supports it", (_MODEL, _KNOWN)),
         Example("the model brings its own code", (replace(_MODEL, own_code=True), _OLD), "trust_remote_code"),
         Example(
@@ -35,8 +38,10 @@ _OLD = TransformersSupport("4.57.6", known=False, nearest=("qwen3",), read_from=
         Example(
             "transformers is older than the model", (_MODEL, _OLD), "does not support model type qwen3_5"
         ),
-    ],
-)
+    ]
+
+
+@check("LOAD102", phase="workers", requires={"LOAD101"}, examples=_examples)
 def model_type_unknown(
     model: Model, support: TransformersSupport, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -59,7 +64,10 @@ def model_type_unknown(
     version = f"transformers {support.version}".strip()
     near = f" (known: {', '.join(support.nearest)})" if support.nearest else ""
     message = f"{version} does not support model type {model.model_type}{near}"
-    remedy = "install a transformers that supports it, if vLLM and verl allow one; verl-doctor matrix shows which do"
+    remedy = (
+        "install a transformers that supports it, if vLLM and verl allow one; verl-doctor matrix shows "
+        "which do"
+    )
     if model.own_code:
         message += "; the model has its own code, which trust_remote_code=True allows to run"
         remedy = f"set {_TRUST[0]}=True if you trust that code"
@@ -74,7 +82,7 @@ def model_type_unknown(
 
 
 def _refuses_code(configuration: Configuration | Unknown) -> bool:
-    """Whether the job does not allow the model's own code to run, and names no module that may register the type."""
+    """Whether the job bars the model's own code, and names no module that may register the type."""
     if isinstance(configuration, Unknown) or not configuration.complete or has_external_module(configuration):
         return False
     key = next((key for key in _TRUST if configuration.has(key)), "")

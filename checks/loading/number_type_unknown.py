@@ -8,31 +8,35 @@ from verl_doctor.toolkit.collectors.model.model import Model
 from verl_doctor.toolkit.collectors.model.support import NumberType
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
-_MODEL = Model("/models/mine", "--model", ("Qwen2ForCausalLM",), "qwen2", dtype="bfloat61")
+_MODEL = Model(
+    folder="/models/mine",
+    named_by="--model",
+    architectures=("Qwen2ForCausalLM",),
+    model_type="qwen2",
+    dtype="bfloat61",
+)
 _TORCH = "/env/torch/_C/__init__.pyi"
 
 
-@check(
-    "LOAD121",
-    phase="workers",
-    requires={"LOAD101"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("torch has it", (_MODEL, NumberType("bfloat16", known=True, nearest=(), read_from=_TORCH))),
         Example(
             "torch does not have it",
             (_MODEL, NumberType("bfloat61", known=False, nearest=("bfloat16",), read_from=_TORCH)),
             "names the dtype bfloat61, which torch does not have; did you mean bfloat16?",
         ),
-    ],
-    since="0.2",
-)
+    ]
+
+
+@check("LOAD121", phase="workers", requires={"LOAD101"}, examples=_examples, since="0.2")
 def number_type_unknown(model: Model, numbers: NumberType) -> Iterator[Finding]:
     """torch has no dtype of the name in the model's config.json.
 
     ## Why it matters
 
-    transformers looks `dtype` (`torch_dtype` in older files) up in torch when it reads the configuration, before any weights:
-    `module 'torch' has no attribute ...`. The workers stop there.
+    transformers looks `dtype` (`torch_dtype` in older files) up in torch when it reads the configuration,
+    before any weights: `module 'torch' has no attribute ...`. The workers stop there.
 
     ## How to fix
 

@@ -1,4 +1,4 @@
-"""LOAD118: the folder of another model than the trained one does not exist: the critic's, a tokenizer's, an adapter's."""
+"""LOAD118: the folder of a model other than the trained one is missing: critic, tokenizer or adapter."""
 
 from __future__ import annotations
 
@@ -18,21 +18,47 @@ _REASON = "adv_estimator gae trains a critic"
 
 
 def _critic(*, exists: bool, path: str = _DEFAULT) -> OtherModels:
-    return OtherModels((OtherModel(_KEY, path, _REASON, exists),))
+    return OtherModels((OtherModel(key=_KEY, path=path, reason=_REASON, exists=exists),))
 
 
-@check(
-    "LOAD118",
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no critic is trained", (*configured(), OtherModels(()))),
         Example("the folder exists", (*configured("algorithm.adv_estimator=gae"), _critic(exists=True))),
-        Example("verl's default, which does not exist", (*configured("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, but the folder"),
-        Example("a tokenizer's folder", (*configured(f"+{_TOKENIZER}=/gone"), OtherModels((OtherModel(_TOKENIZER, "/gone", "verl reads the tokenizer there", False),))), "the folder /gone does not exist: verl reads the tokenizer there"),
-        Example("a misspelt path", (*configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "the folder /models/critc does not exist"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "verl's default, which does not exist",
+            (*configured("algorithm.adv_estimator=gae"), _critic(exists=False)),
+            "critic.model.path is verl's default, but the folder",
+        ),
+        Example(
+            "a tokenizer's folder",
+            (
+                *configured(f"+{_TOKENIZER}=/gone"),
+                OtherModels(
+                    (
+                        OtherModel(
+                            key=_TOKENIZER,
+                            path="/gone",
+                            reason="verl reads the tokenizer there",
+                            exists=False,
+                        ),
+                    )
+                ),
+            ),
+            "the folder /gone does not exist: verl reads the tokenizer there",
+        ),
+        Example(
+            "a misspelt path",
+            (
+                *configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"),
+                _critic(exists=False, path="/models/critc"),
+            ),
+            "the folder /models/critc does not exist",
+        ),
+    ]
+
+
+@check("LOAD118", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def other_model_missing(configuration: Configuration, models: OtherModels) -> Iterator[Finding]:
     """The folder of the critic, the reward model, a tokenizer or an adapter does not exist.
 
@@ -45,8 +71,8 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
     ## How to fix
 
     Set `critic.model.path`, often to the actor's model, or choose an estimator without a critic:
-    `algorithm.adv_estimator=grpo`. For a reward model set its path, or `enable=False`. Correct `tokenizer_path`, `hf_config_path`
-    or `lora_adapter_path`, or leave it out.
+    `algorithm.adv_estimator=grpo`. For a reward model set its path, or `enable=False`. Correct
+    `tokenizer_path`, `hf_config_path` or `lora_adapter_path`, or leave it out.
     """
     for model in models.models:
         if model.exists:

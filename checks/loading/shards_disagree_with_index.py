@@ -15,12 +15,12 @@ _SHARDS = (shard("1.safetensors"), shard("2.safetensors"))
 _NAMES = ("1.safetensors", "2.safetensors")
 
 
-@check(
-    "LOAD105",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the index and its shards agree", (files_of(*_SHARDS, indexed=_NAMES),)),
-        Example("an additional file next to the shards is ignored", (files_of(*_SHARDS, indexed=_NAMES[:1]),)),
+        Example(
+            "an additional file next to the shards is ignored", (files_of(*_SHARDS, indexed=_NAMES[:1]),)
+        ),
         Example(
             "shards of two versions",
             (files_of(*_SHARDS, indexed=_NAMES, lost=(("lm_head.weight", "2.safetensors"),), lost_count=1),),
@@ -28,11 +28,17 @@ _NAMES = ("1.safetensors", "2.safetensors")
         ),
         Example(
             "a tensor in two shards",
-            (files_of(*_SHARDS, indexed=_NAMES, twice=(("model.norm.weight", "1.safetensors"),), twice_count=1),),
+            (
+                files_of(
+                    *_SHARDS, indexed=_NAMES, twice=(("model.norm.weight", "1.safetensors"),), twice_count=1
+                ),
+            ),
             "1 tensor is in several shards",
         ),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("LOAD105", phase="workers", examples=_examples)
 def shards_disagree_with_index(files: ModelFiles) -> Iterator[Finding]:
     """The index of a model's shards does not match their contents.
 

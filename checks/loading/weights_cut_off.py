@@ -12,19 +12,44 @@ from verl_doctor.toolkit.text import in_bytes, listed
 _SHOWN = 3
 
 
-@check(
-    "LOAD104",
-    phase="workers",
-    examples=lambda: [
-        Example("each file ends with its last tensor", (files_of(shard("1.safetensors"), shard("2.safetensors")),)),
-        Example("a pickle has no header", (files_of(WeightFile("pytorch_model.bin", "pickle", 100)),)),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "each file ends with its last tensor", (files_of(shard("1.safetensors"), shard("2.safetensors")),)
+        ),
+        Example(
+            "a pickle has no header",
+            (files_of(WeightFile(name="pytorch_model.bin", format="pickle", size=100)),),
+        ),
         Example("a header that was not read", (files_of(shard("1.safetensors", ends=None)),)),
-        Example("an interrupted download", (files_of(shard("1.safetensors", size=700, ends=1000)),), "ends before its tensors do: 1.safetensors"),
-        Example("something was appended", (files_of(shard("1.safetensors", size=1200, ends=1000)),), "longer than its tensors"),
-        Example("an empty file", (files_of(shard("1.safetensors", size=0, ends=None, trouble="its header is invalid")),), "its header is invalid"),
-        Example("the cache of the hub was cleared", (files_of(shard("1.safetensors", size=0, ends=None, trouble="it is a broken link", linked=True)),), "broken link"),
-    ],
-)  # fmt: skip
+        Example(
+            "an interrupted download",
+            (files_of(shard("1.safetensors", size=700, ends=1000)),),
+            "ends before its tensors do: 1.safetensors",
+        ),
+        Example(
+            "something was appended",
+            (files_of(shard("1.safetensors", size=1200, ends=1000)),),
+            "longer than its tensors",
+        ),
+        Example(
+            "an empty file",
+            (files_of(shard("1.safetensors", size=0, ends=None, trouble="its header is invalid")),),
+            "its header is invalid",
+        ),
+        Example(
+            "the cache of the hub was cleared",
+            (
+                files_of(
+                    shard("1.safetensors", size=0, ends=None, trouble="it is a broken link", linked=True)
+                ),
+            ),
+            "broken link",
+        ),
+    ]
+
+
+@check("LOAD104", phase="workers", examples=_examples)
 def weights_cut_off(files: ModelFiles) -> Iterator[Finding]:
     """A file of weights does not match its header, or cannot be read.
 

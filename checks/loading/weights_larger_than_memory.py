@@ -24,19 +24,30 @@ _KL = "actor_rollout_ref.actor.use_kl_loss=True"
 def _example(gib: int, *words: str, group: int = 0, number: int = 8) -> tuple[object, ...]:
     groups = (Group("/sys/fs/cgroup/job", memory=group * GIB, memory_used=0),) if group else ()
     limits = an_h200_node(healthy(groups=groups))
-    return job(*words), SEVEN_BILLION, HostMemory(gib * GIB, gib * GIB), limits, gpus(number), HERE
+    return (
+        job(*words),
+        SEVEN_BILLION,
+        HostMemory(total=gib * GIB, available=gib * GIB),
+        limits,
+        gpus(number),
+        HERE,
+    )
 
 
-@check(
-    "LOAD112",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("enough memory", _example(64)),
         Example("the job runs elsewhere", _example(8, number=0)),
-        Example("16 GiB of weights in 12", _example(12, _KL), "12.0 GiB of memory are left for 16.0 GiB of weights"),
+        Example(
+            "16 GiB of weights in 12",
+            _example(12, _KL),
+            "12.0 GiB of memory are left for 16.0 GiB of weights",
+        ),
         Example("a container with a limit", _example(500, group=8), "8.0 GiB of memory are left"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("LOAD112", severity="warning", examples=_examples)
 def weights_larger_than_memory(
     configuration: Configuration | Unknown,
     files: ModelFiles,
@@ -65,10 +76,16 @@ def weights_larger_than_memory(
     who = readers(configuration, number)
     nodes = number_of(configuration, NODES) or 1
     yield Finding(
-        f"{in_bytes(left)} of memory are left for {in_bytes(files.bytes)} of weights: each process reads them from the disk again",
+        (
+            f"{in_bytes(left)} of memory are left for {in_bytes(files.bytes)} of weights: each process "
+            "reads them from the disk again"
+        ),
         Evidence(
             found=f"{in_bytes(left)}, the page cache included",
-            wanted=f"{in_bytes(files.bytes)}, which {named(who)} read, with {counted(number, 'process', 'processes')}"
+            wanted=(
+                f"{in_bytes(files.bytes)}, which {named(who)} read, with "
+                f"{counted(number, 'process', 'processes')}"
+            )
             + (f" on each of {nodes} nodes" if nodes > 1 else ""),
             read_from=f"{files.folder}, /proc/meminfo",
         ),

@@ -10,23 +10,24 @@ from verl_doctor.toolkit.collectors.model.files import ModelFiles, WeightFile
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import in_bytes, listed
 
-_PICKLE = WeightFile("pytorch_model.bin", "pickle", 14 * GIB)
-_GGUF = WeightFile("model-q4.gguf", "gguf", 4 * GIB)
+_PICKLE = WeightFile(name="pytorch_model.bin", format="pickle", size=14 * GIB)
+_GGUF = WeightFile(name="model-q4.gguf", format="gguf", size=4 * GIB)
 _FEW = GIB  # too few bytes to matter
 
 
-@check(
-    "LOAD107",
-    phase="workers",
-    severity="info",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("safetensors", (files_of(shard("model.safetensors")),)),
         Example("pickles next to safetensors are not read", (files_of(shard("model.safetensors"), _PICKLE),)),
-        Example("a small model", (files_of(WeightFile("pytorch_model.bin", "pickle", 1000)),)),
+        Example(
+            "a small model", (files_of(WeightFile(name="pytorch_model.bin", format="pickle", size=1000)),)
+        ),
         Example("only pickles", (files_of(_PICKLE),), "14.0 GiB of weights are pickles"),
         Example("for llama.cpp", (files_of(_GGUF),), "only weights in GGUF format"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("LOAD107", phase="workers", severity="info", examples=_examples)
 def weights_not_in_safetensors(files: ModelFiles) -> Iterator[Finding]:
     """The weights are in a format that is slow to load, or that the trainer cannot read.
 

@@ -13,20 +13,30 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Loca
 _OVERRIDDEN = "model.override_config"
 _ATTENTION = "attn_implementation"
 _MODEL = "/models/qwen"
-_VOCABULARY = Mismatch("lm_head.weight", (512, 64), (1024, 64), ("vocab_size", "hidden_size"))
+_VOCABULARY = Mismatch(
+    tensor="lm_head.weight", found=(512, 64), implied=(1024, 64), entries=("vocab_size", "hidden_size")
+)
 
 
-@check(
-    "LOAD120",
-    phase="workers",
-    requires=("LOAD101",),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("as configured", (WeightShapes(_MODEL),)),
-        Example("the job overrides the configuration", (*configured("+actor_rollout_ref.model.override_config.vocab_size=512"), WeightShapes(_MODEL, (_VOCABULARY,)))),
-        Example("another vocabulary", (WeightShapes(_MODEL, (_VOCABULARY,)),), "lm_head.weight has the shape 512 x 64, but config.json implies 1024 x 64"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "the job overrides the configuration",
+            (
+                *configured("+actor_rollout_ref.model.override_config.vocab_size=512"),
+                WeightShapes(folder=_MODEL, mismatches=(_VOCABULARY,)),
+            ),
+        ),
+        Example(
+            "another vocabulary",
+            (WeightShapes(folder=_MODEL, mismatches=(_VOCABULARY,)),),
+            "lm_head.weight has the shape 512 x 64, but config.json implies 1024 x 64",
+        ),
+    ]
+
+
+@check("LOAD120", phase="workers", requires=("LOAD101",), examples=_examples, since="0.2")
 def weights_of_another_shape(
     shapes: WeightShapes, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
@@ -34,20 +44,27 @@ def weights_of_another_shape(
 
     ## Why it matters
 
-    transformers refuses to load them, in every worker: `You set ignore_mismatched_sizes to False`, or `size mismatch`. Usually
-    `config.json` is that of another size of the family, or was edited.
+    transformers refuses to load them, in every worker: `You set ignore_mismatched_sizes to False`, or `size
+    mismatch`. Usually `config.json` is that of another size of the family, or was edited.
 
     ## How to fix
 
     Use the `config.json` that belongs to the weights, or correct the entries that the finding names.
     """
     given = () if isinstance(configuration, Unknown) else configuration.overrides
-    if not shapes.mismatches or any(_OVERRIDDEN in word.key for word in given if word.fate == "applied" and not word.key.endswith(_ATTENTION)):  # fmt: skip
+    if not shapes.mismatches or any(
+        _OVERRIDDEN in word.key
+        for word in given
+        if word.fate == "applied" and not word.key.endswith(_ATTENTION)
+    ):
         return
     first = shapes.mismatches[0]
     more = f", as do {len(shapes.mismatches) - 1} more" if len(shapes.mismatches) > 1 else ""
     yield Finding(
-        f"{first.tensor} has the shape {_shown(first.found)}, but config.json implies {_shown(first.implied)}{more}",
+        (
+            f"{first.tensor} has the shape {_shown(first.found)}, but config.json implies "
+            f"{_shown(first.implied)}{more}"
+        ),
         Evidence(
             found=f"{first.tensor}: {_shown(first.found)}",
             wanted=f"{_shown(first.implied)}, by {', '.join(first.entries)}",

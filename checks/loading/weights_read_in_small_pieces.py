@@ -26,7 +26,10 @@ from verl_doctor.toolkit.text import in_bytes
 _SMALL = 128 * 1024  # bytes: the kernel's default, also of NFS since Linux 5.4
 _FEW = 2 * GIB  # too few bytes to matter
 # sgl-project/sglang#37806, as of 2026-11: weights on a network file system, mapped, and read ahead.
-_COST = "measured elsewhere: 28 MiB/s when weights are mapped from a network file system, 704 GiB in 43 s when read ahead"
+_COST = (
+    "measured elsewhere: 28 MiB/s when weights are mapped from a network file system, 704 GiB in 43 s when "
+    "read ahead"
+)
 # File systems that read ahead themselves, whatever the kernel's setting.
 _BY_THEMSELVES = frozenset(["lustre", "gpfs", "beegfs", "wekafs", "panfs"])
 
@@ -35,20 +38,37 @@ def _irrelevant(storage: ModelStorage) -> str | None:
     return None if storage.shared else f"{storage.where} is not a network file system"
 
 
-@check(
-    "LOAD113",
-    severity="warning",
-    applies=_irrelevant,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("on a disk of the node", (storage(), job(), VLLM, HERE)),
-        Example("NFS that reads ahead", (storage("nfs4", shared=True, read_ahead=15 << 20), job(), VLLM, HERE)),
-        Example("Lustre reads ahead by itself", (storage("lustre", shared=True, read_ahead=0), job(), VLLM, HERE)),
-        Example("nearly all is in memory", (storage("nfs4", cached=15 * GIB, shared=True, read_ahead=_SMALL), job(), VLLM, HERE)),
-        Example("verl copies the model first", (storage("nfs4", shared=True, read_ahead=_SMALL), job(f"{SHARED_MEMORY}=True"), VLLM, HERE)),
-        Example("NFS with Linux's default", (storage("nfs4", shared=True, read_ahead=_SMALL), job(), VLLM, HERE), "come from nfs4 (/models) in pieces of 128 KiB"),
-        Example("a mounted bucket", (storage("fuse.s3fs", shared=True, read_ahead=_SMALL), job(), VLLM, HERE), "fuse.s3fs (/models)"),
-    ],
-)  # fmt: skip
+        Example(
+            "NFS that reads ahead", (storage("nfs4", shared=True, read_ahead=15 << 20), job(), VLLM, HERE)
+        ),
+        Example(
+            "Lustre reads ahead by itself", (storage("lustre", shared=True, read_ahead=0), job(), VLLM, HERE)
+        ),
+        Example(
+            "nearly all is in memory",
+            (storage("nfs4", cached=15 * GIB, shared=True, read_ahead=_SMALL), job(), VLLM, HERE),
+        ),
+        Example(
+            "verl copies the model first",
+            (storage("nfs4", shared=True, read_ahead=_SMALL), job(f"{SHARED_MEMORY}=True"), VLLM, HERE),
+        ),
+        Example(
+            "NFS with Linux's default",
+            (storage("nfs4", shared=True, read_ahead=_SMALL), job(), VLLM, HERE),
+            "come from nfs4 (/models) in pieces of 128 KiB",
+        ),
+        Example(
+            "a mounted bucket",
+            (storage("fuse.s3fs", shared=True, read_ahead=_SMALL), job(), VLLM, HERE),
+            "fuse.s3fs (/models)",
+        ),
+    ]
+
+
+@check("LOAD113", severity="warning", applies=_irrelevant, examples=_examples)
 def weights_read_in_small_pieces(
     storage: ModelStorage,
     configuration: Configuration | Unknown,
@@ -85,7 +105,10 @@ def weights_read_in_small_pieces(
         else ""
     )
     yield Finding(
-        f"{in_bytes(storage.cold)} of weights come from {storage.where} in pieces of {in_bytes(storage.read_ahead or 0)}",
+        (
+            f"{in_bytes(storage.cold)} of weights come from {storage.where} in pieces of "
+            f"{in_bytes(storage.read_ahead or 0)}"
+        ),
         Evidence(
             found="; ".join(
                 filter(

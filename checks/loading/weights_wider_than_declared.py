@@ -17,19 +17,27 @@ _WIDE = files_of(shard("model.safetensors", 28 * GIB, kinds={"F32": 28 * GIB}))
 
 
 def _declaring(dtype: str) -> Model:
-    return Model("/models/qwen", "--model", dtype=dtype)
+    return Model(folder="/models/qwen", named_by="--model", dtype=dtype)
 
 
-@check(
-    "LOAD111",
-    severity="info",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("as configured", (_declaring("bfloat16"), files_of(shard("model.safetensors", 28 * GIB)))),
         Example("float32 by intention", (_declaring("float32"), _WIDE)),
-        Example("a few norms are wider", (_declaring("bfloat16"), files_of(shard("model.safetensors", 28 * GIB, kinds={"BF16": 27 * GIB, "F32": GIB})))),
-        Example("twice the bytes", (_declaring("bfloat16"), _WIDE), "28.0 GiB of weights are stored as float32"),
-    ],
-)  # fmt: skip
+        Example(
+            "a few norms are wider",
+            (
+                _declaring("bfloat16"),
+                files_of(shard("model.safetensors", 28 * GIB, kinds={"BF16": 27 * GIB, "F32": GIB})),
+            ),
+        ),
+        Example(
+            "twice the bytes", (_declaring("bfloat16"), _WIDE), "28.0 GiB of weights are stored as float32"
+        ),
+    ]
+
+
+@check("LOAD111", severity="info", examples=_examples)
 def weights_wider_than_declared(model: Model, files: ModelFiles) -> Iterator[Finding]:
     """The weights take twice the bytes that the model's configuration implies.
 

@@ -1,4 +1,4 @@
-"""The network interface that gloo and NCCL use: the one that their variables select here, or their default."""
+"""The network interface that gloo and NCCL use: selected here by their variables, or their default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from verl_doctor.toolkit.collectors.network.rdma import Port, Rdma
 from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
 from verl_doctor.toolkit.facts import Unknown
 
-# Kinds that lead to containers and virtual machines of this host, or to a single peer, unless the routes use them too.
+# Kinds that lead to containers and virtual machines of this host, or to a single peer, unless the routes use
+# them too.
 _INSIDE = frozenset({"bridge", "veth", "tunnel", "virtual"})
 _LONGEST = 60  # characters of a name that a sentence shows
 _MOST = 16  # MAX_IFS in NCCL's src/include/socket.h
@@ -21,7 +22,7 @@ _MOST = 16  # MAX_IFS in NCCL's src/include/socket.h
 
 @dataclass(frozen=True)
 class Selection:
-    """A list of interface names as NCCL reads it: prefixes, or whole names after "="; a leading "^" excludes them.
+    """Interface names as NCCL reads them: prefixes, or whole names after "="; a leading "^" excludes them.
 
     NVIDIA/nccl, src/misc/socket.cc and src/os/linux.cc.
     """
@@ -60,7 +61,10 @@ def takes_port(value: str, port: Port) -> bool:
 
 
 def nccl_takes(interfaces: Iterable[Interface], wanted: Selection) -> list[tuple[Interface, str]]:
-    """The interfaces that NCCL uses, each with its address: those that are up, IPv4 first, never IPv6 loopback."""
+    """The interfaces that NCCL uses, each with its address: those that are up, IPv4 first.
+
+    IPv6 loopback is never among them.
+    """
     usable = [each for each in interfaces if each.up and wanted.takes(each.name)]
     found: dict[str, tuple[Interface, str]] = {}
     for version in (4, 6):
@@ -73,7 +77,10 @@ def nccl_takes(interfaces: Iterable[Interface], wanted: Selection) -> list[tuple
 
 
 def nccl_chooses(interfaces: Iterable[Interface]) -> list[tuple[Interface, str]]:
-    """The interfaces that NCCL uses when no variable names any. Its processes find each other over the first."""
+    """The interfaces that NCCL uses when no variable names any.
+
+    Its processes find each other over the first.
+    """
     listed = list(interfaces)
     searches = (
         nccl_takes(listed, selection(names)) for names in ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
@@ -82,7 +89,7 @@ def nccl_chooses(interfaces: Iterable[Interface]) -> list[tuple[Interface, str]]
 
 
 def gloo_names(value: str) -> list[str]:
-    """The names that torch passes to gloo: separated by commas, with no other syntax (ProcessGroupGloo's binding).
+    """The names that torch passes to gloo, split at commas only (ProcessGroupGloo's binding).
 
     A value of one character counts as unset.
     """
@@ -114,7 +121,9 @@ def _name_wrong(name: str, network: Network) -> str:
 
 
 def gloo_chooses(network: Network) -> str:
-    """The address on which gloo listens when no variable names an interface: the first of this machine's name that belongs to it.
+    """The address on which gloo listens when no variable names an interface.
+
+    It is the first address of this machine's name that belongs to the machine.
 
     "" if none does: torch then uses 127.0.0.1 (createDefaultDevice in ProcessGroupGloo.cpp).
     """
@@ -134,7 +143,7 @@ def leads_nowhere(interface: Interface, address: str, nodes: JobNodes) -> str:
 
 
 def is_outside(address: str, network: Network, nodes: JobNodes) -> str:
-    """The private address that leads to the other nodes, if the given one is on the public internet; otherwise ""."""
+    """A private address towards the other nodes if the given one is on the public internet; otherwise ""."""
     towards = network.interface(nodes.interface)
     if towards is None or address in towards.addresses or not ipaddress.ip_address(address).is_global:
         return ""
@@ -149,7 +158,10 @@ def one_machine(nodes: JobNodes) -> str | None:
 def bad_ones(
     taken: list[tuple[Interface, str]], nodes: JobNodes, rdma: Rdma | Unknown
 ) -> list[tuple[Interface, str]]:
-    """The interfaces that NCCL would use and that lead nowhere. If InfiniBand carries the data, only the first is used."""
+    """The interfaces that NCCL would use and that lead nowhere.
+
+    If InfiniBand carries the data, only the first is used.
+    """
     carried = not isinstance(rdma, Unknown) and bool(rdma.active)
     used = taken[:1] if carried else taken
     return [(each, why) for each, address in used if (why := leads_nowhere(each, address, nodes))]

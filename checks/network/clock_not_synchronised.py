@@ -11,16 +11,19 @@ from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "NET117",
-    severity="info",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("synchronised", (Clock(synchronised=True, error=0.03, now=1.8e9, monotonic=9.0), TWO)),
         Example("one node", (Clock(synchronised=False, error=16, now=1.8e9, monotonic=9.0), ONE)),
-        Example("no time server", (Clock(synchronised=False, error=16, now=1.8e9, monotonic=9.0), TWO), "not synchronised"),
-    ],
-)  # fmt: skip
+        Example(
+            "no time server",
+            (Clock(synchronised=False, error=16, now=1.8e9, monotonic=9.0), TWO),
+            "not synchronised",
+        ),
+    ]
+
+
+@check("NET117", severity="info", applies=one_machine, examples=_examples)
 def clock_not_synchronised(clock: Clock, nodes: JobNodes) -> Iterator[Finding]:
     """This machine's clock is not synchronised, and the job spans several nodes.
 

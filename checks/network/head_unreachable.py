@@ -13,24 +13,75 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _HEAD = Head(
-    "head", "RAY_ADDRESS of this shell", 6379, address="10.0.0.9", source="10.0.0.5", interface="eth0"
+    host="head",
+    given_by="RAY_ADDRESS of this shell",
+    port=6379,
+    address="10.0.0.9",
+    source="10.0.0.5",
+    interface="eth0",
 )
 
 
-@check(
-    "NET116",
-    phase="ray",
-    cost="live",
-    examples=lambda: [
-        Example("the head responds", (HeadsReached((Knock(_HEAD, "connected"),)),)),
-        Example("the driver's own address, which RAY101 reports", (HeadsReached((Knock(replace(_HEAD, host="10.0.0.9"), "refused"),)), RayAddresses((Place("RAY_ADDRESS", "RAY_ADDRESS", "10.0.0.9:6379", "10.0.0.9", 6379, "refused"),)))),
-        Example("nothing is listening", (HeadsReached((Knock(_HEAD, "refused", "Connection refused"),)),), "nothing is listening on 10.0.0.9:6379"),
-        Example("a raylet that outlives its head by a moment, of a job that may have nothing to do with this one", (HeadsReached((Knock(replace(_HEAD, given_by="raylet 6602", raylet=6602), "refused", "Connection refused"),)),), "set by raylet 6602"),
-        Example("a firewall", (HeadsReached((Knock(_HEAD, "silence", "no answer within 2 s"),)),), "10.0.0.9:6379 does not answer"),
-        Example("no route", (HeadsReached((Knock(_HEAD, "no route", "No route to host"),)),), "No route to host"),
-        Example("an unknown name", (HeadsReached((Knock(Head("haed", "RAY_ADDRESS"), "no such name"),)),), "haed does not resolve"),
-    ],
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example("the head responds", (HeadsReached((Knock(head=_HEAD, reply="connected"),)),)),
+        Example(
+            "the driver's own address, which RAY101 reports",
+            (
+                HeadsReached((Knock(head=replace(_HEAD, host="10.0.0.9"), reply="refused"),)),
+                RayAddresses(
+                    (
+                        Place(
+                            source="RAY_ADDRESS",
+                            given_by="RAY_ADDRESS",
+                            text="10.0.0.9:6379",
+                            host="10.0.0.9",
+                            port=6379,
+                            reply="refused",
+                        ),
+                    )
+                ),
+            ),
+        ),
+        Example(
+            "nothing is listening",
+            (HeadsReached((Knock(head=_HEAD, reply="refused", error="Connection refused"),)),),
+            "nothing is listening on 10.0.0.9:6379",
+        ),
+        Example(
+            "a raylet that outlives its head by a moment, of a job that may have nothing to do with this one",
+            (
+                HeadsReached(
+                    (
+                        Knock(
+                            head=replace(_HEAD, given_by="raylet 6602", raylet=6602),
+                            reply="refused",
+                            error="Connection refused",
+                        ),
+                    )
+                ),
+            ),
+            "set by raylet 6602",
+        ),
+        Example(
+            "a firewall",
+            (HeadsReached((Knock(head=_HEAD, reply="silence", error="no answer within 2 s"),)),),
+            "10.0.0.9:6379 does not answer",
+        ),
+        Example(
+            "no route",
+            (HeadsReached((Knock(head=_HEAD, reply="no route", error="No route to host"),)),),
+            "No route to host",
+        ),
+        Example(
+            "an unknown name",
+            (HeadsReached((Knock(head=Head(host="haed", given_by="RAY_ADDRESS"), reply="no such name"),)),),
+            "haed does not resolve",
+        ),
+    ]
+
+
+@check("NET116", phase="ray", cost="live", examples=_examples)
 def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -> Iterator[Finding]:
     """Nothing answers at the address of the job's head.
 

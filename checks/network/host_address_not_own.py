@@ -28,19 +28,31 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 _HERE = machine(LO, ETH0, DOCKER0)
 
 
-@check(
-    "NET106",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("this machine's address", (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="10.0.0.5"))),
         Example("not set", (_HERE, TWO, GPUS, *shell())),
         Example("the engines run elsewhere", (_HERE, TWO, NO_GPUS, *shell(VLLM_HOST_IP="10.0.0.9"))),
         Example("a host name: vLLM resolves it", (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="node1"))),
-        Example("an address of the previous machine", (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="10.0.0.77")), "no interface of this machine has it"),
-        Example("loopback, and several nodes", (_HERE, TWO, GPUS, *shell(VLLM_HOST_IP="127.0.0.1")), "it is a loopback address"),
-        Example("one address for all nodes", (_HERE, TWO, GPUS, *script("VLLM_HOST_IP", "10.0.0.5", workers=True)), "the workers of all nodes receive it"),
-    ],
-)  # fmt: skip
+        Example(
+            "an address of the previous machine",
+            (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="10.0.0.77")),
+            "no interface of this machine has it",
+        ),
+        Example(
+            "loopback, and several nodes",
+            (_HERE, TWO, GPUS, *shell(VLLM_HOST_IP="127.0.0.1")),
+            "it is a loopback address",
+        ),
+        Example(
+            "one address for all nodes",
+            (_HERE, TWO, GPUS, *script("VLLM_HOST_IP", "10.0.0.5", workers=True)),
+            "the workers of all nodes receive it",
+        ),
+    ]
+
+
+@check("NET106", phase="ray", examples=_examples)
 def host_address_not_own(
     network: Network,
     nodes: JobNodes,

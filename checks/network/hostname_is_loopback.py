@@ -15,17 +15,22 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 
-@check(
-    "NET101",
-    phase="ray",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an address of its own", (named("10.0.0.5"), TWO, *shell())),
         Example("one node: loopback is harmless", (named("127.0.1.1", line=2), ONE, *shell())),
-        Example("gloo has an interface of its own", (named("127.0.1.1"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))),
-        Example("Debian's default, and two nodes", (named("127.0.1.1", line=2), TWO, *shell()), "node1 resolves to 127.0.1.1"),
-    ],
-)  # fmt: skip
+        Example(
+            "gloo has an interface of its own", (named("127.0.1.1"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))
+        ),
+        Example(
+            "Debian's default, and two nodes",
+            (named("127.0.1.1", line=2), TWO, *shell()),
+            "node1 resolves to 127.0.1.1",
+        ),
+    ]
+
+
+@check("NET101", phase="ray", applies=one_machine, examples=_examples)
 def hostname_is_loopback(
     network: Network,
     nodes: JobNodes,

@@ -14,19 +14,35 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 
-@check(
-    "NET102",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an address of its own", (named("10.0.0.5"), TWO, *shell())),
-        Example("gloo skips an address that is not the machine's", (named("10.9.9.9", "10.0.0.5"), TWO, *shell())),
+        Example(
+            "gloo skips an address that is not the machine's", (named("10.9.9.9", "10.0.0.5"), TWO, *shell())
+        ),
         Example("one node does not need it", (named(failed="Name or service not known"), ONE, *shell())),
-        Example("gloo has an interface of its own", (named("10.9.9.9"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))),
-        Example("two nodes, and the name is unknown", (named(failed="Name or service not known"), TWO, *shell()), "node1 does not resolve"),
-        Example("an address of the previous machine", (named("10.9.9.9"), TWO, *shell()), "10.9.9.9, which no interface of this machine has"),
-        Example("the name server is dead", (named(failed="no response within 2.5 s", hangs=True), ONE, *shell()), "no response within 2.5 s"),
-    ],
-)  # fmt: skip
+        Example(
+            "gloo has an interface of its own", (named("10.9.9.9"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))
+        ),
+        Example(
+            "two nodes, and the name is unknown",
+            (named(failed="Name or service not known"), TWO, *shell()),
+            "node1 does not resolve",
+        ),
+        Example(
+            "an address of the previous machine",
+            (named("10.9.9.9"), TWO, *shell()),
+            "10.9.9.9, which no interface of this machine has",
+        ),
+        Example(
+            "the name server is dead",
+            (named(failed="no response within 2.5 s", hangs=True), ONE, *shell()),
+            "no response within 2.5 s",
+        ),
+    ]
+
+
+@check("NET102", phase="ray", examples=_examples)
 def hostname_leads_nowhere(
     network: Network,
     nodes: JobNodes,
@@ -52,7 +68,10 @@ def hostname_leads_nowhere(
         yield Finding(
             f"looking up this machine's own name, {host.name}, hangs: {host.failed}",
             Evidence(host.failed, "an immediate answer", "getaddrinfo(3) on this machine"),
-            remedy=f"add the node's address and {host.name} to /etc/hosts, or fix the name server in /etc/resolv.conf",
+            remedy=(
+                f"add the node's address and {host.name} to /etc/hosts, or fix the name server in "
+                "/etc/resolv.conf"
+            ),
             severity=None if nodes.several else "warning",
             fix="gloo-interface-for-lost-name" if nodes.several else None,
             subject=Subject("node", host.name),

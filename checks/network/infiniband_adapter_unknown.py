@@ -16,22 +16,40 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 _HERE = adapters("ACTIVE", "ACTIVE", "ACTIVE")
 
 
-@check(
-    "NET110",
-    severity="warning",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a prefix", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="mlx5"))),
         Example("names with ports", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:1,mlx5_2:1"))),
         Example("an adapter is excluded", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="^=mlx5_2"))),
         Example("one node", (_HERE, ONE, GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
-        Example("the nodes with GPUs may have other adapters", (_HERE, TWO, NO_GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
-        Example("another vendor's adapter", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="bnxt_re0")), "no active port of this machine is selected"),
-        Example("one of two adapters does not exist", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0,mlx5_7")), "mlx5_7 is not an adapter"),
-        Example("an interface is not an adapter", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="ib0")), "no active port of this machine is selected"),
-        Example("a port that does not exist", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:2")), "no active port of this machine is selected"),
-    ],
-)  # fmt: skip
+        Example(
+            "the nodes with GPUs may have other adapters",
+            (_HERE, TWO, NO_GPUS, *shell(NCCL_IB_HCA="bnxt_re0")),
+        ),
+        Example(
+            "another vendor's adapter",
+            (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="bnxt_re0")),
+            "no active port of this machine is selected",
+        ),
+        Example(
+            "one of two adapters does not exist",
+            (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0,mlx5_7")),
+            "mlx5_7 is not an adapter",
+        ),
+        Example(
+            "an interface is not an adapter",
+            (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="ib0")),
+            "no active port of this machine is selected",
+        ),
+        Example(
+            "a port that does not exist",
+            (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:2")),
+            "no active port of this machine is selected",
+        ),
+    ]
+
+
+@check("NET110", severity="warning", applies=one_machine, examples=_examples)
 def infiniband_adapter_unknown(
     rdma: Rdma,
     resources: Resources | Unknown,

@@ -17,20 +17,24 @@ _ROCE = adapters(
 )
 
 
-@check(
-    "NET112",
-    phase="workers",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("RoCE v2", (_ROCE, TWO, *shell(NCCL_IB_GID_INDEX="3"))),
         Example("NCCL chooses", (_ROCE, TWO, *shell(NCCL_IB_GID_INDEX="-1"))),
         Example("one node", (_ROCE, ONE, *shell(NCCL_IB_GID_INDEX="7"))),
-        Example("a container without access to the table", (adapters("ACTIVE", link="Ethernet", gids=()), TWO, *shell(NCCL_IB_GID_INDEX="3"))),
-        Example("InfiniBand's table is not checked", (adapters("ACTIVE"), TWO, *shell(NCCL_IB_GID_INDEX="3"))),
+        Example(
+            "a container without access to the table",
+            (adapters("ACTIVE", link="Ethernet", gids=()), TWO, *shell(NCCL_IB_GID_INDEX="3")),
+        ),
+        Example(
+            "InfiniBand's table is not checked", (adapters("ACTIVE"), TWO, *shell(NCCL_IB_GID_INDEX="3"))
+        ),
         Example("empty", (_ROCE, TWO, *shell(NCCL_IB_GID_INDEX="5")), "mlx5_0:1 has no address there"),
         Example("RoCE v1", (_ROCE, TWO, *shell(NCCL_IB_GID_INDEX="2")), "is RoCE v1"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("NET112", phase="workers", applies=one_machine, examples=_examples)
 def infiniband_address_index_wrong(
     rdma: Rdma,
     nodes: JobNodes,

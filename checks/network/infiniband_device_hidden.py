@@ -13,19 +13,26 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "NET108",
-    severity="warning",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the devices are here", (adapters("ACTIVE"), TWO, GPUS)),
         Example("one node", (adapters("ACTIVE", devices=0), ONE, GPUS)),
         Example("no GPU: NCCL does not run here", (adapters("ACTIVE", devices=0), TWO, NO_GPUS)),
         Example("no port is active", (adapters("DOWN", devices=0), TWO, GPUS)),
-        Example("a container without them", (adapters("ACTIVE", "ACTIVE", devices=0), TWO, GPUS), "/dev/infiniband/uverbs* is missing"),
-        Example("a user without permission", (adapters("ACTIVE", closed=1), TWO, GPUS), "cannot be opened by this user"),
-    ],
-)  # fmt: skip
+        Example(
+            "a container without them",
+            (adapters("ACTIVE", "ACTIVE", devices=0), TWO, GPUS),
+            "/dev/infiniband/uverbs* is missing",
+        ),
+        Example(
+            "a user without permission",
+            (adapters("ACTIVE", closed=1), TWO, GPUS),
+            "cannot be opened by this user",
+        ),
+    ]
+
+
+@check("NET108", severity="warning", applies=one_machine, examples=_examples)
 def infiniband_device_hidden(
     rdma: Rdma, nodes: JobNodes, resources: Resources | Unknown
 ) -> Iterator[Finding]:
@@ -59,5 +66,7 @@ def infiniband_device_hidden(
             "/dev/infiniband",
         ),
         subject=Subject("folder", "/dev/infiniband"),
-        remedy="start the container with --device /dev/infiniband, --cap-add IPC_LOCK and --ulimit memlock=-1",
+        remedy=(
+            "start the container with --device /dev/infiniband, --cap-add IPC_LOCK and --ulimit memlock=-1"
+        ),
     )

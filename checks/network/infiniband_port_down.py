@@ -11,21 +11,31 @@ from verl_doctor.toolkit.collectors.network.rdma import Port, Rdma
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "NET107",
-    severity="warning",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all are active", (adapters("ACTIVE", "ACTIVE"), TWO, *shell())),
         Example("one node: NCCL does not use them", (adapters("INIT"), ONE, *shell())),
-        Example("the job does not use an Ethernet port without a cable", (adapters("DOWN", link="Ethernet"), TWO, *shell())),
+        Example(
+            "the job does not use an Ethernet port without a cable",
+            (adapters("DOWN", link="Ethernet"), TWO, *shell()),
+        ),
         Example("none is cabled", (adapters("DOWN", "DOWN"), TWO, *shell())),
         Example("no subnet manager", (adapters("ACTIVE", "INIT"), TWO, *shell()), "mlx5_1:1 is INIT"),
-        Example("one rail of four is dead", (adapters("ACTIVE", "ACTIVE", "DOWN", "ACTIVE"), TWO, *shell()), "mlx5_2:1 is DOWN"),
+        Example(
+            "one rail of four is dead",
+            (adapters("ACTIVE", "ACTIVE", "DOWN", "ACTIVE"), TWO, *shell()),
+            "mlx5_2:1 is DOWN",
+        ),
         Example("the port is excluded", (adapters("ACTIVE", "INIT"), TWO, *shell(NCCL_IB_HCA="^mlx5_1"))),
-        Example("the port is named", (adapters("ACTIVE", "DOWN", link="Ethernet"), TWO, *shell(NCCL_IB_HCA="=mlx5_1:1")), "mlx5_1:1 is DOWN"),
-    ],
-)  # fmt: skip
+        Example(
+            "the port is named",
+            (adapters("ACTIVE", "DOWN", link="Ethernet"), TWO, *shell(NCCL_IB_HCA="=mlx5_1:1")),
+            "mlx5_1:1 is DOWN",
+        ),
+    ]
+
+
+@check("NET107", severity="warning", applies=one_machine, examples=_examples)
 def infiniband_port_down(
     rdma: Rdma,
     variables: NetworkVariables,
@@ -49,14 +59,20 @@ def infiniband_port_down(
     if bad:
         states = ", ".join(f"{port} is {port.state or 'in no state'}" for port in bad)
         yield Finding(
-            f"{states}: NCCL skips {'it' if len(bad) == 1 else 'them'}; {len(rdma.active)} of {len(rdma.ports)} ports are active",
+            (
+                f"{states}: NCCL skips {'it' if len(bad) == 1 else 'them'}; {len(rdma.active)} of "
+                f"{len(rdma.ports)} ports are active"
+            ),
             Evidence(
                 "; ".join(f"{port}: {port.state}, {port.physical}, {port.link}" for port in bad),
                 "ACTIVE",
                 "/sys/class/infiniband/*/ports/*/state",
             ),
             subject=Subject("interface", ", ".join(map(str, bad))),
-            remedy="check the cable and the switch port (ibstat) if it is DOWN; ask the fabric's administrator about the subnet manager if it is INIT",
+            remedy=(
+                "check the cable and the switch port (ibstat) if it is DOWN; ask the fabric's administrator "
+                "about the subnet manager if it is INIT"
+            ),
             severity=None if _named(requested) or any(port.state != "DOWN" for port in bad) else "info",
         )
 
@@ -67,7 +83,10 @@ def _named(requested: str) -> bool:
 
 
 def _meant(port: Port, rdma: Rdma, requested: str) -> bool:
-    """Whether the job would use this port: it is named, it waits for its subnet manager, or most ports like it are in use."""
+    """Whether the job would use this port.
+
+    It would if the port is named, if it waits for its subnet manager, or if most ports like it are in use.
+    """
     if not takes_port(requested, port):
         return False
     if _named(requested):

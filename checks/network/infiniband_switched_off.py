@@ -13,18 +13,21 @@ from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "NET111",
-    severity="info",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("in use", (adapters("ACTIVE"), TWO, *shell())),
         Example("0 disables nothing", (adapters("ACTIVE"), TWO, *shell(NCCL_IB_DISABLE="0"))),
         Example("one node", (adapters("ACTIVE"), ONE, *shell(NCCL_IB_DISABLE="1"))),
         Example("nothing to switch off", (adapters("DOWN"), TWO, *shell(NCCL_IB_DISABLE="1"))),
-        Example("left over from debugging", (adapters("ACTIVE", "ACTIVE"), TWO, *script("NCCL_IB_DISABLE", "1")), "2 ports with 400 Gb/sec"),
-    ],
-)  # fmt: skip
+        Example(
+            "left over from debugging",
+            (adapters("ACTIVE", "ACTIVE"), TWO, *script("NCCL_IB_DISABLE", "1")),
+            "2 ports with 400 Gb/sec",
+        ),
+    ]
+
+
+@check("NET111", severity="info", applies=one_machine, examples=_examples)
 def infiniband_switched_off(
     rdma: Rdma,
     nodes: JobNodes,

@@ -38,20 +38,37 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 _HERE = machine(LO, ETH0, DOCKER0, BRIDGE)
 
 
-@check(
-    "NET104",
-    phase="workers",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the interface towards the head", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="eth0"))),
-        Example("one node may use loopback", (_HERE, ONE, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"))),
+        Example(
+            "one node may use loopback",
+            (_HERE, ONE, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")),
+        ),
         Example("InfiniBand carries the data", (_HERE, TWO, ACTIVE, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
-        Example("another rule reports what gloo cannot use", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="^eth0,lo"))),
-        Example("gloo on loopback", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="lo")), "lo is the loopback interface"),
-        Example("NCCL on docker's bridge", (_HERE, TWO, ACTIVE, *script("NCCL_SOCKET_IFNAME", "docker0")), "docker0 is a bridge interface"),
-        Example("a bridge is not excluded", (_HERE, TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="^lo,docker")), "br-3f2a is a bridge interface"),
-    ],
-)  # fmt: skip
+        Example(
+            "another rule reports what gloo cannot use",
+            (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="^eth0,lo")),
+        ),
+        Example(
+            "gloo on loopback",
+            (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="lo")),
+            "lo is the loopback interface",
+        ),
+        Example(
+            "NCCL on docker's bridge",
+            (_HERE, TWO, ACTIVE, *script("NCCL_SOCKET_IFNAME", "docker0")),
+            "docker0 is a bridge interface",
+        ),
+        Example(
+            "a bridge is not excluded",
+            (_HERE, TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="^lo,docker")),
+            "br-3f2a is a bridge interface",
+        ),
+    ]
+
+
+@check("NET104", phase="workers", applies=one_machine, examples=_examples)
 def interface_leads_nowhere(
     network: Network,
     nodes: JobNodes,

@@ -38,23 +38,61 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
-@check(
-    "NET105",
-    phase="workers",
-    applies=one_machine,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("NCCL skips docker0", (machine(LO, DOCKER0, ETH0), TWO, NO_RDMA, *shell())),
         Example("one node", (machine(LO, BRIDGE, ETH0), ONE, NO_RDMA, *shell())),
-        Example("a variable names the interface", (machine(LO, BRIDGE, ETH0), TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
-        Example("a pod whose only interface is one end of a pair", (machine(LO, Interface("eth0", "veth", up=True, addresses=("10.0.0.5",))), TWO, NO_RDMA, *shell())),
-        Example("IP over InfiniBand", (machine(LO, ETH0, Interface("ib0", "InfiniBand", up=True, addresses=("10.1.0.5",))), TWO, ACTIVE, *shell())),
-        Example("a bridge comes first", (machine(LO, BRIDGE, ETH0), TWO, ACTIVE, *shell()), "br-3f2a, a bridge interface"),
-        Example("a container's end is used for data too", (machine(LO, ETH0, DOCKER0, VETH), TWO, NO_RDMA, *shell()), "also sends its data over veth9, an interface that has only"),
-        Example("InfiniBand without an IP address", (machine(LO, ETH0, UNSET_IB), TWO, ACTIVE, *shell()), "ibs1, an interface that has only the link-local address"),
-        Example("the name resolves to a public address", (PUBLIC, TWO, NO_RDMA, *shell()), "is on the public internet"),
-        Example("the name resolves to docker's bridge", (named("172.17.0.1"), TWO, NO_RDMA, *shell()), "gloo uses docker0"),
-    ],
-)  # fmt: skip
+        Example(
+            "a variable names the interface",
+            (machine(LO, BRIDGE, ETH0), TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="=eth0")),
+        ),
+        Example(
+            "a pod whose only interface is one end of a pair",
+            (
+                machine(LO, Interface(name="eth0", kind="veth", up=True, addresses=("10.0.0.5",))),
+                TWO,
+                NO_RDMA,
+                *shell(),
+            ),
+        ),
+        Example(
+            "IP over InfiniBand",
+            (
+                machine(LO, ETH0, Interface(name="ib0", kind="InfiniBand", up=True, addresses=("10.1.0.5",))),
+                TWO,
+                ACTIVE,
+                *shell(),
+            ),
+        ),
+        Example(
+            "a bridge comes first",
+            (machine(LO, BRIDGE, ETH0), TWO, ACTIVE, *shell()),
+            "br-3f2a, a bridge interface",
+        ),
+        Example(
+            "a container's end is used for data too",
+            (machine(LO, ETH0, DOCKER0, VETH), TWO, NO_RDMA, *shell()),
+            "also sends its data over veth9, an interface that has only",
+        ),
+        Example(
+            "InfiniBand without an IP address",
+            (machine(LO, ETH0, UNSET_IB), TWO, ACTIVE, *shell()),
+            "ibs1, an interface that has only the link-local address",
+        ),
+        Example(
+            "the name resolves to a public address",
+            (PUBLIC, TWO, NO_RDMA, *shell()),
+            "is on the public internet",
+        ),
+        Example(
+            "the name resolves to docker's bridge",
+            (named("172.17.0.1"), TWO, NO_RDMA, *shell()),
+            "gloo uses docker0",
+        ),
+    ]
+
+
+@check("NET105", phase="workers", applies=one_machine, examples=_examples)
 def interface_left_to_chance(
     network: Network,
     nodes: JobNodes,

@@ -1,4 +1,4 @@
-"""NET103: a variable names a network interface that does not exist, or uses a syntax that its reader does not accept."""
+"""NET103: a variable names a missing network interface, or uses a syntax that its reader does not accept."""
 
 from __future__ import annotations
 
@@ -38,38 +38,76 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _HERE = machine(
-    LO, ETH0, DOCKER0, Interface("eth1", "ethernet", up=False), Interface("eth2", "ethernet", up=True)
+    LO,
+    ETH0,
+    DOCKER0,
+    Interface(name="eth1", kind="ethernet", up=False),
+    Interface(name="eth2", kind="ethernet", up=True),
 )
 _LONGEST = 60  # characters of a value that a sentence shows
 
 
-@check(
-    "NET103",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an interface that exists", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0"))),
         Example("torch splits at commas", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0,docker0"))),
         Example("NCCL takes prefixes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="eth,ib"))),
         Example("NCCL excludes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
         Example("whole names", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
-        Example("the nodes with GPUs may have the interface: only a note", (_HERE, TWO, NO_GPUS, *shell(NCCL_SOCKET_IFNAME="ib0")), "begins with ib0"),
-        Example("gloo does not support ^", (_HERE, ONE, NO_GPUS, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo does not support '^'"),
-        Example("gloo keeps blanks as part of the name", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")), "' docker0' is not an interface of this machine"),
-        Example("another cluster's interface", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="bond0")), "bond0 is not an interface of this machine"),
-        Example("the interface is down", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth1")), "eth1 is down"),
-        Example("the interface has no address", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth2")), "eth2 has no address"),
-        Example("NCCL finds nothing", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="ens")), "no active interface begins with ens"),
-        Example("NCCL finds no interface of this name", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth")), "no active interface is called eth"),
-        Example("everything is excluded", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker,eth")), "leaves no active interface"),
-    ],
-)  # fmt: skip
+        Example(
+            "the nodes with GPUs may have the interface: only a note",
+            (_HERE, TWO, NO_GPUS, *shell(NCCL_SOCKET_IFNAME="ib0")),
+            "begins with ib0",
+        ),
+        Example(
+            "gloo does not support ^",
+            (_HERE, ONE, NO_GPUS, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")),
+            "gloo does not support '^'",
+        ),
+        Example(
+            "gloo keeps blanks as part of the name",
+            (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")),
+            "' docker0' is not an interface of this machine",
+        ),
+        Example(
+            "another cluster's interface",
+            (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="bond0")),
+            "bond0 is not an interface of this machine",
+        ),
+        Example(
+            "the interface is down", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth1")), "eth1 is down"
+        ),
+        Example(
+            "the interface has no address",
+            (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth2")),
+            "eth2 has no address",
+        ),
+        Example(
+            "NCCL finds nothing",
+            (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="ens")),
+            "no active interface begins with ens",
+        ),
+        Example(
+            "NCCL finds no interface of this name",
+            (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth")),
+            "no active interface is called eth",
+        ),
+        Example(
+            "everything is excluded",
+            (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker,eth")),
+            "leaves no active interface",
+        ),
+    ]
+
+
+@check("NET103", phase="workers", examples=_examples)
 def interface_unknown(
     network: Network,
     nodes: JobNodes,
     resources: Resources | Unknown,
     variables: NetworkVariables,
 ) -> Iterator[Finding]:
-    """A variable names a network interface that does not exist, or uses a syntax that its reader does not accept.
+    """A variable names a missing network interface, or uses a syntax that its reader does not accept.
 
     ## Why it matters
 
@@ -89,7 +127,8 @@ def interface_unknown(
             wrong = judge(place.value or "", network)
             if not wrong:
                 continue
-            # Without a GPU here, this machine only reads the script or runs the head: the nodes that train may have other interfaces.
+            # Without a GPU here, this machine only reads the script or runs the head: the nodes that train
+            # may have other interfaces.
             elsewhere = not has_gpus(resources) and (
                 variable == NCCL or (nodes.nodes != 1 and not is_other_syntax(place.value or "", network))
             )

@@ -32,24 +32,34 @@ _NO_JOB = (Configuration, Unknown("no launch script"))
 
 
 def _tried(*trials: Trial, **shell: str) -> tuple[Any, ...]:
-    return Collective((0, 1), "2.28.9", trials), Variables(shell), _NO_SCRIPT, _NO_JOB
+    return Collective(gpus=(0, 1), nccl="2.28.9", trials=trials), Variables(shell), _NO_SCRIPT, _NO_JOB
 
 
-@check(
-    "NET130",
-    phase="workers",
-    cost="gpu",
-    requires={"CUDA140"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the transfer works", _tried(_WORKS)),
         Example("the variable that NCCL needs is set", _tried(_HANGS, _HANGS, _APART, NCCL_P2P_DISABLE="1")),
-        Example("the transfer hangs, but works without peer access", _tried(_HANGS, _HANGS, _APART), "works with NCCL_P2P_DISABLE=1"),
-        Example("the transfer fails, but works without cuMem host memory", _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)), "works with NCCL_CUMEM_HOST_ENABLE=0"),
-        Example("a job on one GPU", (*_tried(_HANGS, _HANGS, _APART)[:3], *configured(f"{GPUS}=1")), "hangs in the first all-reduce"),
+        Example(
+            "the transfer hangs, but works without peer access",
+            _tried(_HANGS, _HANGS, _APART),
+            "works with NCCL_P2P_DISABLE=1",
+        ),
+        Example(
+            "the transfer fails, but works without cuMem host memory",
+            _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)),
+            "works with NCCL_CUMEM_HOST_ENABLE=0",
+        ),
+        Example(
+            "a job on one GPU",
+            (*_tried(_HANGS, _HANGS, _APART)[:3], *configured(f"{GPUS}=1")),
+            "hangs in the first all-reduce",
+        ),
         Example("no workaround helps", _tried(*(_NO_PEERS,) * 4), "none of the known workarounds helps"),
         Example("the result is wrong", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("NET130", phase="workers", cost="gpu", requires={"CUDA140"}, examples=_examples)
 def nccl_fails(
     collective: Collective,
     variables: Variables,
@@ -85,7 +95,10 @@ def nccl_fails(
         Evidence(
             found=" | ".join(plain.messages) or how,
             wanted=f"{words}: {cure.bandwidth:g} GB/s" if words else "the sum on all ranks",
-            read_from=f"{counted(len(collective.trials), 'trial')} of an all-reduce with the torch of this environment",
+            read_from=(
+                f"{counted(len(collective.trials), 'trial')} of an all-reduce with the torch of this "
+                "environment"
+            ),
         ),
         subject=Subject("library", "NCCL"),
         remedy=f"set {words} for Ray and the job"

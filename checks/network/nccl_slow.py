@@ -12,25 +12,23 @@ from verl_doctor.toolkit.collectors.gpu.gpus import Gpus, Peers
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _LEAST_OVER_NVLINK = 20.0  # GB/s: less than PCIe gives, where an H200 reached 213 over NVLink and 23 without
-_LINKED = node(healthy(), healthy(1), peers=(Peers(0, 1, "ok", nvlink=True),))
-_APART = node(healthy(), healthy(1), peers=(Peers(0, 1, "ok"),))
+_LINKED = node(healthy(), healthy(1), peers=(Peers(first=0, second=1, read="ok", nvlink=True),))
+_APART = node(healthy(), healthy(1), peers=(Peers(first=0, second=1, read="ok"),))
 
 
 def _ran(bandwidth: float) -> Collective:
-    return Collective((0, 1), "2.28.9", (Trial(works=True, bandwidth=bandwidth),))
+    return Collective(gpus=(0, 1), nccl="2.28.9", trials=(Trial(works=True, bandwidth=bandwidth),))
 
 
-@check(
-    "NET131",
-    severity="warning",
-    cost="gpu",
-    requires={"NET130"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("NVLink at work", (_ran(213), _LINKED)),
         Example("slow, but there is no NVLink", (_ran(3), _APART)),
         Example("NVLink that NCCL does not use", (_ran(9.5), _LINKED), "9.5 GB/s"),
-    ],
-)
+    ]
+
+
+@check("NET131", severity="warning", cost="gpu", requires={"NET130"}, examples=_examples)
 def nccl_slow(collective: Collective, gpus: Gpus) -> Iterator[Finding]:
     """NCCL is far slower than the links between the GPUs.
 
@@ -51,7 +49,10 @@ def nccl_slow(collective: Collective, gpus: Gpus) -> Iterator[Finding]:
     busy = any(device.holders for device in gpus.devices if device.index in collective.gpus)
     if collective.plain.works and collective.plain.bandwidth < _LEAST_OVER_NVLINK:
         yield Finding(
-            f"an all-reduce of 16 MiB runs at {collective.plain.bandwidth:g} GB/s over GPUs that are linked by NVLink",
+            (
+                f"an all-reduce of 16 MiB runs at {collective.plain.bandwidth:g} GB/s over GPUs that are "
+                "linked by NVLink"
+            ),
             Evidence(
                 found=f"{collective.plain.bandwidth:g} GB/s of bus bandwidth",
                 wanted=f"more than {_LEAST_OVER_NVLINK:g} GB/s",

@@ -14,26 +14,29 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 # Values that disable a transport.
 _OFF = {"NCCL_P2P_DISABLE": ("1",), "NCCL_SHM_DISABLE": ("1",), "NCCL_P2P_LEVEL": ("LOC", "0")}
-_FAST = Collective((0, 1), "2.28.9", (Trial(works=True, bandwidth=213.3),))
-_BROKEN = Collective((0, 1), "2.28.9", (Trial(), Trial((("NCCL_P2P_DISABLE", "1"),), works=True)))
-_SCRIPT = Launch((("run.sh", "shell script"),), (Setting("NCCL_P2P_DISABLE", "1", "run.sh", 4),))
+_FAST = Collective(gpus=(0, 1), nccl="2.28.9", trials=(Trial(works=True, bandwidth=213.3),))
+_BROKEN = Collective(
+    gpus=(0, 1), nccl="2.28.9", trials=(Trial(), Trial((("NCCL_P2P_DISABLE", "1"),), works=True))
+)
+_SCRIPT = Launch(
+    files=(("run.sh", "shell script"),),
+    settings=(Setting(name="NCCL_P2P_DISABLE", value="1", path="run.sh", line=4),),
+)
 
 _NO_SCRIPT = (Launch, Unknown("no launch script"))
 
 
-@check(
-    "NET132",
-    severity="warning",
-    cost="gpu",
-    requires={"NET130"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("nothing is set", (_FAST, Variables(), _NO_SCRIPT)),
         Example("set, but disables nothing", (_FAST, Variables({"NCCL_P2P_DISABLE": "0"}), _NO_SCRIPT)),
         Example("needed", (_BROKEN, Variables({"NCCL_P2P_DISABLE": "1"}), _NO_SCRIPT)),
         Example("in a script", (_FAST, Variables(), _SCRIPT), "NCCL_P2P_DISABLE=1 slows NCCL down"),
         Example("in the shell", (_FAST, Variables({"NCCL_SHM_DISABLE": "1"}), _NO_SCRIPT), "in this shell"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("NET132", severity="warning", cost="gpu", requires={"NET130"}, examples=_examples)
 def nccl_workaround_needless(
     collective: Collective, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -58,7 +61,10 @@ def nccl_workaround_needless(
                 Evidence(
                     found=place.assignment,
                     wanted=f"not set: {collective.plain.bandwidth:g} GB/s, correct results",
-                    read_from=f"an all-reduce with NCCL {collective.nccl} on GPUs {', '.join(map(str, collective.gpus))}",
+                    read_from=(
+                        f"an all-reduce with NCCL {collective.nccl} on GPUs "
+                        f"{', '.join(map(str, collective.gpus))}"
+                    ),
                 ),
                 subject=Subject("variable", name),
                 location=place.location,

@@ -11,17 +11,74 @@ _SCRIPT = "/home/me/run.sh"
 _USUAL = (32768, 60999)
 
 
-@check(
-    "NET115",
-    severity="info",
-    examples=lambda: [
-        Example("below", (Ports((), (RequestedPorts(6379, 6379, "ray start --port", _SCRIPT, 4),), _USUAL),)),
-        Example("reserved", (Ports((), (RequestedPorts(40000, 40010, "x", _SCRIPT, 4),), _USUAL, ((40000, 40100),)),)),
-        Example("the range is unknown", (Ports((), (RequestedPorts(40000, 40000, "x", _SCRIPT, 4),)),)),
-        Example("inside the range", (Ports((), (RequestedPorts(40000, 40000, "ray start --port", _SCRIPT, 4),), _USUAL),), "port 40000 of ray start --port"),
-        Example("the range was widened", (Ports((), (RequestedPorts(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4),), (1024, 65535)),), "ports 10002 to 19999 of"),
-    ],
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "below",
+            (
+                Ports(
+                    listeners=(),
+                    wanted=(
+                        RequestedPorts(first=6379, last=6379, what="ray start --port", path=_SCRIPT, line=4),
+                    ),
+                    ephemeral=_USUAL,
+                ),
+            ),
+        ),
+        Example(
+            "reserved",
+            (
+                Ports(
+                    listeners=(),
+                    wanted=(RequestedPorts(first=40000, last=40010, what="x", path=_SCRIPT, line=4),),
+                    ephemeral=_USUAL,
+                    reserved=((40000, 40100),),
+                ),
+            ),
+        ),
+        Example(
+            "the range is unknown",
+            (
+                Ports(
+                    listeners=(),
+                    wanted=(RequestedPorts(first=40000, last=40000, what="x", path=_SCRIPT, line=4),),
+                ),
+            ),
+        ),
+        Example(
+            "inside the range",
+            (
+                Ports(
+                    listeners=(),
+                    wanted=(
+                        RequestedPorts(
+                            first=40000, last=40000, what="ray start --port", path=_SCRIPT, line=4
+                        ),
+                    ),
+                    ephemeral=_USUAL,
+                ),
+            ),
+            "port 40000 of ray start --port",
+        ),
+        Example(
+            "the range was widened",
+            (
+                Ports(
+                    listeners=(),
+                    wanted=(
+                        RequestedPorts(
+                            first=10002, last=19999, what="the ports of Ray's workers", path=_SCRIPT, line=4
+                        ),
+                    ),
+                    ephemeral=(1024, 65535),
+                ),
+            ),
+            "ports 10002 to 19999 of",
+        ),
+    ]
+
+
+@check("NET115", severity="info", examples=_examples)
 def port_may_be_taken(ports: Ports) -> Iterator[Finding]:
     """A port of the job lies in the kernel's range for outgoing connections.
 

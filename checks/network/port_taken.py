@@ -16,32 +16,140 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
 
 _SCRIPT = "/home/me/run.sh"
-_GCS = RequestedPorts(6379, 6379, "ray start --port", _SCRIPT, 4)
-_DASHBOARD = RequestedPorts(8265, 8265, "ray start --dashboard-port", _SCRIPT, 4, needed=False)
-_MASTER = RequestedPorts(29500, 29500, "MASTER_PORT of this shell", needed=False)
-_WORKERS = RequestedPorts(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
-_HEAD = Place("ray start --head", "ray start --head", "10.0.0.5:6379", "10.0.0.5", 6379)
+_GCS = RequestedPorts(first=6379, last=6379, what="ray start --port", path=_SCRIPT, line=4)
+_DASHBOARD = RequestedPorts(
+    first=8265, last=8265, what="ray start --dashboard-port", path=_SCRIPT, line=4, needed=False
+)
+_MASTER = RequestedPorts(first=29500, last=29500, what="MASTER_PORT of this shell", needed=False)
+_WORKERS = RequestedPorts(
+    first=10002, last=19999, what="the ports of Ray's workers", path=_SCRIPT, line=4, needed=False
+)
+_HEAD = Place(
+    source="ray start --head", given_by="ray start --head", text="10.0.0.5:6379", host="10.0.0.5", port=6379
+)
 _OF_HEAD = _GCS.what
 _RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # processes that `ray stop` ends
 
 
-@check(
-    "NET114",
-    phase="ray",
-    examples=lambda: [
-        Example("free", (Ports((Listener(22, "10.0.0.5", 1, "sshd"),), (_GCS, _DASHBOARD)), head_here())),
-        Example("the job does not use the port", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server"),)), ONE)),
-        Example("the head runs on another machine", (Ports((Listener(6379, "10.0.0.5", 8, "redis-server"),), (_GCS,)), TWO)),
-        Example("one of many worker ports", (Ports((Listener(10443, "10.0.0.5", 8, "x"),), (_WORKERS,)), ONE)),
-        Example("the script stops that process first", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, Launch((), stops_ray=True))),
-        Example("verl's Ray trainers use a free port instead", (Ports((Listener(29500, "10.0.0.5"),), (_MASTER,)), ONE, Launch((), command=Command("verl.trainer.main_ppo", (), _SCRIPT, 5)))),
-        Example("redis is listening on it", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) is listening on it"),
-        Example("another Ray, which RAY110 reports", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, RayAddresses((_HEAD,)), RayClusters((RayCluster("10.0.0.5:6379", cluster="ab12"),)))),
-        Example("another user's process", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user is listening on it"),
-        Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours is already running here"),
-        Example("left over", (Ports((Listener(29500, "10.0.0.5", 8, "VLLM::EngineCore", mine=True, orphan=True),), (_MASTER,)), ONE), "left over from a finished job"),
-    ],
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "free",
+            (
+                Ports(
+                    listeners=(Listener(port=22, address="10.0.0.5", pid=1, name="sshd"),),
+                    wanted=(_GCS, _DASHBOARD),
+                ),
+                head_here(),
+            ),
+        ),
+        Example(
+            "the job does not use the port",
+            (Ports((Listener(port=6379, address="127.0.0.1", pid=8, name="redis-server"),)), ONE),
+        ),
+        Example(
+            "the head runs on another machine",
+            (
+                Ports(
+                    listeners=(Listener(port=6379, address="10.0.0.5", pid=8, name="redis-server"),),
+                    wanted=(_GCS,),
+                ),
+                TWO,
+            ),
+        ),
+        Example(
+            "one of many worker ports",
+            (
+                Ports(
+                    listeners=(Listener(port=10443, address="10.0.0.5", pid=8, name="x"),), wanted=(_WORKERS,)
+                ),
+                ONE,
+            ),
+        ),
+        Example(
+            "the script stops that process first",
+            (
+                Ports(
+                    listeners=(Listener(port=6379, address="10.0.0.5", pid=8, name="gcs_server", mine=True),),
+                    wanted=(_GCS,),
+                ),
+                ONE,
+                Launch((), stops_ray=True),
+            ),
+        ),
+        Example(
+            "verl's Ray trainers use a free port instead",
+            (
+                Ports(listeners=(Listener(port=29500, address="10.0.0.5"),), wanted=(_MASTER,)),
+                ONE,
+                Launch((), command=Command(module="verl.trainer.main_ppo", words=(), path=_SCRIPT, line=5)),
+            ),
+        ),
+        Example(
+            "redis is listening on it",
+            (
+                Ports(
+                    listeners=(
+                        Listener(port=6379, address="127.0.0.1", pid=8, name="redis-server", mine=True),
+                    ),
+                    wanted=(_GCS,),
+                ),
+                ONE,
+            ),
+            "redis-server (pid 8) is listening on it",
+        ),
+        Example(
+            "another Ray, which RAY110 reports",
+            (
+                Ports(
+                    listeners=(Listener(port=6379, address="10.0.0.5", pid=8, name="gcs_server", mine=True),),
+                    wanted=(_GCS,),
+                ),
+                ONE,
+                RayAddresses((_HEAD,)),
+                RayClusters((RayCluster("10.0.0.5:6379", cluster="ab12"),)),
+            ),
+        ),
+        Example(
+            "another user's process",
+            (Ports(listeners=(Listener(port=6379, address="10.0.0.5"),), wanted=(_GCS,)), ONE),
+            "a process of another user is listening on it",
+        ),
+        Example(
+            "Ray runs already",
+            (
+                Ports(
+                    listeners=(Listener(port=6379, address="10.0.0.5", pid=8, name="gcs_server", mine=True),),
+                    wanted=(_GCS,),
+                ),
+                ONE,
+            ),
+            "a Ray of yours is already running here",
+        ),
+        Example(
+            "left over",
+            (
+                Ports(
+                    listeners=(
+                        Listener(
+                            port=29500,
+                            address="10.0.0.5",
+                            pid=8,
+                            name="VLLM::EngineCore",
+                            mine=True,
+                            orphan=True,
+                        ),
+                    ),
+                    wanted=(_MASTER,),
+                ),
+                ONE,
+            ),
+            "left over from a finished job",
+        ),
+    ]
+
+
+@check("NET114", phase="ray", examples=_examples)
 def port_taken(
     ports: Ports,
     nodes: JobNodes,
@@ -102,7 +210,10 @@ def _is_ray(port: int, clusters: RayClusters | Unknown, addresses: RayAddresses 
 
 
 def _through_ray(launch: Launch | Unknown) -> bool:
-    """Whether verl itself gives each group of workers a free port, as its Ray trainers do (single_controller/ray/base.py)."""
+    """Whether verl itself gives each group of workers a free port.
+
+    Its Ray trainers do so (single_controller/ray/base.py).
+    """
     return (
         not isinstance(launch, Unknown) and launch.command is not None and ".main_" in launch.command.module
     )
@@ -135,7 +246,10 @@ def _remedy(listener: Listener, wanted: RequestedPorts) -> str:
 
 
 def _severity(listener: Listener, wanted: RequestedPorts) -> Severity:
-    """The severity. The user may intend to join their own Ray, or to stop it first; the dashboard is optional."""
+    """The severity.
+
+    The user may intend to join their own Ray, or to stop it first; the dashboard is optional.
+    """
     if wanted.what.startswith("ray start") and not wanted.needed:
         return "info"
     return "error" if wanted.needed and listener.name != "gcs_server" else "warning"

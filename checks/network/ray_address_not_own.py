@@ -19,27 +19,45 @@ _OPTION = "--node-ip-address"
 
 
 def _runs(nodes: JobNodes, address: str) -> JobNodes:
-    return replace(nodes, rays=(RayHere(77, address),))
+    return replace(nodes, rays=(RayHere(pid=77, address=address),))
 
 
 def _starts(address: str) -> Launch:
-    return Launch((), ray_starts=((Word("--head", "run.sh", 4), Word(f"{_OPTION}={address}", "run.sh", 4)),))
+    return Launch(
+        (),
+        ray_starts=(
+            (
+                Word(text="--head", path="run.sh", line=4),
+                Word(text=f"{_OPTION}={address}", path="run.sh", line=4),
+            ),
+        ),
+    )
 
 
-@check(
-    "NET118",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an address of this machine", (_HERE, _runs(TWO, "10.0.0.5"), _starts("10.0.0.5"))),
         Example("one node: loopback works", (_HERE, _runs(ONE, "127.0.0.1"), _NO_SCRIPT)),
         Example("a script for other machines", (_HERE, TWO, _starts("10.0.0.1"))),
-        Example("the machine's address has changed", (_HERE, _runs(ONE, "10.0.0.77"), _NO_SCRIPT), "no interface of this machine has it any longer"),
-        Example("loopback, and several nodes", (_HERE, _runs(TWO, "127.0.0.1"), _NO_SCRIPT), "loopback interface"),
+        Example(
+            "the machine's address has changed",
+            (_HERE, _runs(ONE, "10.0.0.77"), _NO_SCRIPT),
+            "no interface of this machine has it any longer",
+        ),
+        Example(
+            "loopback, and several nodes", (_HERE, _runs(TWO, "127.0.0.1"), _NO_SCRIPT), "loopback interface"
+        ),
         Example("docker's bridge", (_HERE, _runs(TWO, "172.17.0.1"), _NO_SCRIPT), "a bridge interface"),
-        Example("what hostname -I prints", (_HERE, TWO, _starts("10.0.0.5 172.17.0.1")), "it is not a single address"),
+        Example(
+            "what hostname -I prints",
+            (_HERE, TWO, _starts("10.0.0.5 172.17.0.1")),
+            "it is not a single address",
+        ),
         Example("loopback in a script", (_HERE, TWO, _starts("127.0.0.1")), "loopback interface"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("NET118", phase="ray", examples=_examples)
 def ray_address_not_own(network: Network, nodes: JobNodes, launch: Launch | Unknown) -> Iterator[Finding]:
     """Ray's address on this node cannot be reached by other nodes.
 

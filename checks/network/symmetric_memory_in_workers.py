@@ -24,12 +24,12 @@ _OLDER_GPU = node(healthy(capability="8.0"))
 _NO_JOB = (Configuration, Unknown("no launch script"))
 
 
-@check(
-    "NET133",
-    phase="workers",
-    requires={"CUDA140"},
-    examples=lambda: [
-        Example("verl disables symmetric memory", (_BAD, own(row(VARIABLE, None, None, "0", "verl")), node(), _NO_JOB)),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "verl disables symmetric memory",
+            (_BAD, own(row(VARIABLE, None, None, "0", "verl")), node(), _NO_JOB),
+        ),
         Example("vLLM continues without symmetric memory", (_CAUGHT, own(), node(), _NO_JOB)),
         Example("engine ranks in vLLM's own processes", (_OWN_PROCESSES, own(), node(), _NO_JOB)),
         Example("a vLLM in which symmetric memory is off by default", (_OFF, own(), node(), _NO_JOB)),
@@ -37,8 +37,10 @@ _NO_JOB = (Configuration, Unknown("no launch script"))
         Example("one rank", (_BAD, own(), node(), *configured(f"{_RANKS}=1"))),
         Example("two ranks", (_BAD, own(), node(), *configured(f"{_RANKS}=2")), "stops verl's workers"),
         Example("an unknown number of ranks", (_BAD, own(), node(), _NO_JOB), "stops verl's workers"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("NET133", phase="workers", requires={"CUDA140"}, examples=_examples)
 def symmetric_memory_in_workers(
     symmetric: SymmetricMemory,
     environment: EffectiveEnvironment,
@@ -74,11 +76,13 @@ def symmetric_memory_in_workers(
     yield Finding(
         "vLLM's all-reduce through symmetric memory stops verl's workers, which see one GPU each",
         Evidence(
-            found=f"{VARIABLE} is {given.text or 'not set'}, and on by default", wanted=f"{VARIABLE}=0", read_from=symmetric.read_from
+            found=f"{VARIABLE} is {given.text or 'not set'}, and on by default",
+            wanted=f"{VARIABLE}=0",
+            read_from=symmetric.read_from,
         ),
         subject=Subject("variable", VARIABLE),
         remedy=f"set {VARIABLE}=0 for Ray and the job",
         severity=None if ranks else "warning",
         phase="start",
         fix="no-symmetric-memory",
-    )  # fmt: skip
+    )

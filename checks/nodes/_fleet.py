@@ -15,7 +15,8 @@ _SHOWN = 12  # values that the evidence shows
 # Findings of one rule. If there are more groups of nodes, the last finding is about the rest.
 _MOST_FINDINGS = 8
 _BAD: tuple[Severity | None, ...] = ("error", "warning", "info", None)
-# The subject of a finding, for each kind of comparison: its kind, its name and a detail; {} is the name of what was compared.
+# The subject of a finding, for each kind of comparison: its kind, its name and a detail; {} is the name of
+# what was compared.
 _ABOUT: Mapping[str, tuple[SubjectKind, str, str]] = {
     "adapter": ("interface", "{}", ""),
     "build": ("package", "{}", "build"),
@@ -43,8 +44,8 @@ _ABOUT: Mapping[str, tuple[SubjectKind, str, str]] = {
 class Words:
     """The phrases with which a rule reports its subjects.
 
-    `phrase` describes what a node has: "vllm 0.10.2", "no vllm". `singular` and `several` are the word for a subject. `severity` is the
-    rule's own if it returns None.
+    `phrase` describes what a node has: "vllm 0.10.2", "no vllm". `singular` and `several` are the word for a
+    subject. `severity` is the rule's own if it returns None.
     """
 
     phrase: Callable[[Subject, str], str]
@@ -56,11 +57,16 @@ class Words:
 
     def more(self, names: Sequence[str]) -> str:
         """Further subjects: "3 more packages: numpy, ray, torch"."""
-        return f"{len(names):,} more {self.singular if len(names) == 1 else self.several}: {listed(names, _NAMED)}"
+        return (
+            f"{len(names):,} more {self.singular if len(names) == 1 else self.several}: "
+            f"{listed(names, _NAMED)}"
+        )
 
 
 def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
-    """Yield one finding for each set of nodes, worst first, regardless of the number of subjects in which they differ from the others.
+    """Yield one finding for each set of nodes, worst first.
+
+    The number of subjects in which these nodes differ from the others does not matter.
 
     Without a majority for any value, the finding states that and lists all values.
     """
@@ -89,8 +95,8 @@ def _odd_ones(pairs: list[tuple[Subject, ReportedValue]], words: Words) -> Findi
     usual = subject.answers[0]
     others = f"the other {usual.count:,}" if len(subject.answers) == 2 else f"{usual.count:,} others"
     message = (
-        f"{reported.named} {_have(reported.count)} {words.phrase(subject, reported.value)}, {others}{_of_a_kind(subject)} "
-        f"{_have(usual.count)} {words.phrase(subject, usual.value)}"
+        f"{reported.named} {_have(reported.count)} {words.phrase(subject, reported.value)}, "
+        f"{others}{_of_a_kind(subject)} {_have(usual.count)} {words.phrase(subject, usual.value)}"
     )
     if more := [subject.name for subject, _ in pairs[1:]]:
         differ = "it differs" if reported.count == 1 else "they differ"

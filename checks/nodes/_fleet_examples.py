@@ -12,11 +12,14 @@ Values = Mapping[str, int | tuple[int, str]]
 
 def fleet_of(nodes: int, *disputed: tuple[str, str, Values], among: str = "") -> Fleet:
     """A cluster whose nodes differ in these subjects: kind, name and values."""
-    kinds = (NodeKind("NVIDIA H200", nodes, ""),)
+    kinds = (NodeKind(gpus="NVIDIA H200", count=nodes, nodes=""),)
     return Fleet(
-        nodes,
-        kinds,
-        tuple(Subject(kind, name, _counted_values(values), among) for kind, name, values in disputed),
+        nodes=nodes,
+        kinds=kinds,
+        differ=tuple(
+            Subject(kind=kind, name=name, answers=_counted_values(values), among=among)
+            for kind, name, values in disputed
+        ),
     )
 
 
@@ -28,5 +31,8 @@ def _counted_values(values: Values) -> tuple[ReportedValue, ...]:
 
 
 def fleet_of_kinds(*kinds: tuple[str, int, str]) -> Fleet:
-    """A cluster whose nodes agree, of these kinds: GPUs, the number of nodes, and, if they are not the majority, which."""
-    return Fleet(sum(count for _, count, _ in kinds), tuple(NodeKind(*kind) for kind in kinds))
+    """A cluster whose nodes agree, of these kinds.
+
+    Each kind has the GPUs, the number of nodes, and, if they are not the majority, which nodes.
+    """
+    return Fleet(nodes=sum(count for _, count, _ in kinds), kinds=tuple(NodeKind(*kind) for kind in kinds))

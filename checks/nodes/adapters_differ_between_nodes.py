@@ -10,18 +10,30 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "NET122",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("a link is down",
-            (fleet_of(64, ("adapter", "mlx5_3:1", {"ACTIVE, InfiniBand, 400 Gb/sec (4X NDR)": 63,
-                "DOWN, InfiniBand, 10 Gb/sec (4X SDR)": (1, "node9")})),),
-            "node9 has mlx5_3:1 DOWN"),
-    ],
-)  # fmt: skip
+        Example(
+            "a link is down",
+            (
+                fleet_of(
+                    64,
+                    (
+                        "adapter",
+                        "mlx5_3:1",
+                        {
+                            "ACTIVE, InfiniBand, 400 Gb/sec (4X NDR)": 63,
+                            "DOWN, InfiniBand, 10 Gb/sec (4X SDR)": (1, "node9"),
+                        },
+                    ),
+                ),
+            ),
+            "node9 has mlx5_3:1 DOWN",
+        ),
+    ]
+
+
+@check("NET122", severity="warning", cost="cluster", examples=_examples)
 def adapters_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """InfiniBand or RoCE ports of some nodes differ from the others of their kind.
 

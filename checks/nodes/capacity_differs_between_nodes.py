@@ -10,17 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "HOST133",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("a memory module is missing",
+        Example(
+            "a memory module is missing",
             (fleet_of(64, ("capacity", "memory", {"2.0 TiB": 63, "1.8 TiB": (1, "node9")})),),
-            "node9 has 1.8 TiB of memory, the other 63 have 2.0 TiB of memory"),
-    ],
-)  # fmt: skip
+            "node9 has 1.8 TiB of memory, the other 63 have 2.0 TiB of memory",
+        ),
+    ]
+
+
+@check("HOST133", severity="warning", cost="cluster", examples=_examples)
 def capacity_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """Some nodes have fewer CPUs or less memory than the others of their kind.
 

@@ -10,17 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "NET120",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("one clock is ahead",
+        Example(
+            "one clock is ahead",
             (fleet_of(8, ("clock", "clock", {"+0.0 s": 7, "+63.0 s": (1, "node5")})),),
-            "node5 has a clock that is +63.0 s off, the other 7 have a clock that is +0.0 s off"),
-    ],
-)  # fmt: skip
+            "node5 has a clock that is +63.0 s off, the other 7 have a clock that is +0.0 s off",
+        ),
+    ]
+
+
+@check("NET120", severity="warning", cost="cluster", examples=_examples)
 def clocks_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """Clocks of some nodes are off by a second or more.
 

@@ -10,17 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "NET121",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("one node is connected differently",
+        Example(
+            "one node is connected differently",
             (fleet_of(8, ("route", "default route", {"bond0": 7, "eno1": (1, "node5")})),),
-            "node5 has its default route through eno1, the other 7 have its default route through bond0"),
-    ],
-)  # fmt: skip
+            "node5 has its default route through eno1, the other 7 have its default route through bond0",
+        ),
+    ]
+
+
+@check("NET121", severity="warning", cost="cluster", examples=_examples)
 def default_routes_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """The default route of some nodes uses a different interface.
 

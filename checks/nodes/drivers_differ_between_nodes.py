@@ -10,17 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "CUDA160",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("four nodes were not updated",
+        Example(
+            "four nodes were not updated",
             (fleet_of(64, ("driver", "driver", {"580.95.05": 60, "550.54.14": (4, "node[1-4]")})),),
-            "node[1-4] have driver 550.54.14, the other 60 have driver 580.95.05"),
-    ],
-)  # fmt: skip
+            "node[1-4] have driver 550.54.14, the other 60 have driver 580.95.05",
+        ),
+    ]
+
+
+@check("CUDA160", severity="warning", cost="cluster", examples=_examples)
 def drivers_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """Nodes with the same GPUs have different NVIDIA drivers.
 

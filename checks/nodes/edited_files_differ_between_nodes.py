@@ -10,17 +10,25 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "PKG121",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("a patch on four nodes only",
-            (fleet_of(64, ("edited file", "vllm: vllm/envs.py", {"": 60, "3f9c01d2aa17": (4, "node[1-4]")})),),
-            "node[1-4] have vllm: vllm/envs.py edited (3f9c01d2aa17), the other 60 have vllm: vllm/envs.py as in its wheel"),
-    ],
-)  # fmt: skip
+        Example(
+            "a patch on four nodes only",
+            (
+                fleet_of(
+                    64, ("edited file", "vllm: vllm/envs.py", {"": 60, "3f9c01d2aa17": (4, "node[1-4]")})
+                ),
+            ),
+            (
+                "node[1-4] have vllm: vllm/envs.py edited (3f9c01d2aa17), the other 60 have vllm: "
+                "vllm/envs.py as in its wheel"
+            ),
+        ),
+    ]
+
+
+@check("PKG121", severity="warning", cost="cluster", examples=_examples)
 def edited_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """A file of a package is edited on some nodes only.
 

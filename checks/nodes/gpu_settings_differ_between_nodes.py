@@ -10,17 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "CUDA163",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("a power limit",
+        Example(
+            "a power limit",
             (fleet_of(64, ("GPU setting", "power limit", {"700 W": 62, "500 W": (2, "node[8-9]")})),),
-            "node[8-9] have power limit 500 W, the other 62 have power limit 700 W"),
-    ],
-)  # fmt: skip
+            "node[8-9] have power limit 500 W, the other 62 have power limit 700 W",
+        ),
+    ]
+
+
+@check("CUDA163", severity="warning", cost="cluster", examples=_examples)
 def gpu_settings_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """GPUs of the same kind are configured differently on some nodes.
 

@@ -10,18 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "CUDA161",
-    phase="ray",
-    severity="error",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("a GPU fell off the bus",
+        Example(
+            "a GPU fell off the bus",
             (fleet_of(64, ("GPUs", "GPUs", {"8": 63, "7": (1, "node9")})),),
-            "node9 has 7 GPUs, the other 63 have 8 GPUs"),
-    ],
-)  # fmt: skip
+            "node9 has 7 GPUs, the other 63 have 8 GPUs",
+        ),
+    ]
+
+
+@check("CUDA161", phase="ray", severity="error", cost="cluster", examples=_examples)
 def gpus_missing_on_nodes(fleet: Fleet) -> Iterator[Finding]:
     """Some nodes have fewer GPUs than the others of their kind.
 

@@ -10,22 +10,35 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, Severity, check
 
 
-@check(
-    "HOST131",
-    phase="workers",
-    severity="error",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("not mounted on one node",
+        Example(
+            "not mounted on one node",
             (fleet_of(8, ("file", "/models/qwen", {"there": 7, "missing": (1, "node5")})),),
-            "node5 has no /models/qwen, the other 7 have /models/qwen"),
-        Example("an interrupted download",
-            (fleet_of(8, ("content", "/models/qwen", {"12 files, 15,231,233,024 bytes (list 3f9c01d2aa17)": 7,
-                "9 files, 11,002,310,656 bytes (list 77ab01d2aa17)": (1, "node5")})),),
-            "node5 has 9 files, 11,002,310,656 bytes"),
-    ],
-)  # fmt: skip
+            "node5 has no /models/qwen, the other 7 have /models/qwen",
+        ),
+        Example(
+            "an interrupted download",
+            (
+                fleet_of(
+                    8,
+                    (
+                        "content",
+                        "/models/qwen",
+                        {
+                            "12 files, 15,231,233,024 bytes (list 3f9c01d2aa17)": 7,
+                            "9 files, 11,002,310,656 bytes (list 77ab01d2aa17)": (1, "node5"),
+                        },
+                    ),
+                ),
+            ),
+            "node5 has 9 files, 11,002,310,656 bytes",
+        ),
+    ]
+
+
+@check("HOST131", phase="workers", severity="error", cost="cluster", examples=_examples)
 def job_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """A path that the job or the configuration names differs between nodes.
 

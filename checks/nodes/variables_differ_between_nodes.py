@@ -10,17 +10,18 @@ from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "ENV130",
-    severity="warning",
-    cost="cluster",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alike", (fleet_of(1000),)),
-        Example("one node lacks the variable",
+        Example(
+            "one node lacks the variable",
             (fleet_of(8, ("variable", "NCCL_IB_HCA", {"mlx5": 7, "": (1, "node5")})),),
-            "node5 has no NCCL_IB_HCA, the other 7 have NCCL_IB_HCA=mlx5"),
-    ],
-)  # fmt: skip
+            "node5 has no NCCL_IB_HCA, the other 7 have NCCL_IB_HCA=mlx5",
+        ),
+    ]
+
+
+@check("ENV130", severity="warning", cost="cluster", examples=_examples)
 def variables_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """A variable that matters to all processes of a job differs between nodes.
 
@@ -32,8 +33,8 @@ def variables_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## How to fix
 
-    Set it in the `runtime_env` of the job, which reaches all nodes (`verl-doctor fix --output-env DIR` writes one), or
-    restart Ray on these nodes from the same shell file.
+    Set it in the `runtime_env` of the job, which reaches all nodes (`verl-doctor fix --output-env DIR` writes
+    one), or restart Ray on these nodes from the same shell file.
     """
     yield from differences(fleet.about("variable"), _WORDS)
 

@@ -1,4 +1,7 @@
-"""Phrases about installed files that several rules use: their path, the command that restores them, the cache that shares them."""
+"""Phrases about installed files that several rules use.
+
+They cover the path of files, the command that restores them, and the cache that shares them.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,9 @@ def reinstall(name: str, version: str, installer: str = "") -> str:
 def cache_of(drift: Drift) -> str:
     """The installer whose cache has the same changed file ("uv", "conda"); "" if none.
 
-    A second hard link alone proves nothing: backups made with `cp -al`, ostree and deduplication tools create such links too. uv and
-    conda link what they install from their caches, and record themselves in INSTALLER. For a symbolic link, the target is known.
+    A second hard link alone proves nothing: backups made with `cp -al`, ostree and deduplication tools create
+    such links too. uv and conda link what they install from their caches, and record themselves in INSTALLER.
+    For a symbolic link, the target is known.
     """
     conda = drift.installer == "conda"
     if drift.leads_to:

@@ -12,27 +12,54 @@ from verl_doctor.toolkit.text import counted, listed
 _SHOWN = 5
 
 _ENGINE = "/env/lib/python3.11/site-packages/vllm/v1/engine/async_llm.py"
-_EDITED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=1, installer="uv")
-_IN_CACHE = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3, installer="uv")
-_IN_BACKUP = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3, installer="pip")
-_GONE = Drift("vllm", "0.11.0", _ENGINE, "missing", installer="uv")
+_EDITED = Drift(
+    package="vllm", version="0.11.0", path=_ENGINE, state="changed", sha256="ab" * 32, links=1, installer="uv"
+)
+_IN_CACHE = Drift(
+    package="vllm", version="0.11.0", path=_ENGINE, state="changed", sha256="ab" * 32, links=3, installer="uv"
+)
+_IN_BACKUP = Drift(
+    package="vllm",
+    version="0.11.0",
+    path=_ENGINE,
+    state="changed",
+    sha256="ab" * 32,
+    links=3,
+    installer="pip",
+)
+_GONE = Drift(package="vllm", version="0.11.0", path=_ENGINE, state="missing", installer="uv")
 
 
 def _facts(*drifts: Drift) -> tuple[Records]:
-    return (Records((PackageRecord("vllm", "0.11.0", 3_000, 3_000, 0, 0, len(drifts)),), drifts),)
+    return (
+        Records(
+            packages=(
+                PackageRecord(
+                    package="vllm",
+                    version="0.11.0",
+                    files=3_000,
+                    trusted=3_000,
+                    unread=0,
+                    missing=0,
+                    changed=len(drifts),
+                ),
+            ),
+            drifts=drifts,
+        ),
+    )
 
 
-@check(
-    "PKG103",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all files are the wheel's", _facts()),
         Example("an edit that replaced the file stays in this environment", _facts(_EDITED)),
         Example("a missing file affects no other environment", _facts(_GONE)),
         Example("pip keeps no links, so the other names are a backup's", _facts(_IN_BACKUP)),
         Example("the file that was edited has other names too", _facts(_IN_CACHE), "every other environment"),
-    ],
-)
+    ]
+
+
+@check("PKG103", severity="warning", examples=_examples)
 def cache_entry_edited(records: Records) -> Iterator[Finding]:
     """A file in an installer's cache was edited through an environment that links to it.
 
@@ -66,8 +93,11 @@ def _finding(drifts: list[Drift]) -> Finding:
     cache = cache_of(first)
     names = f"a link to {first.leads_to}" if first.leads_to else f"a file with {first.links} names"
     return Finding(
-        f"{counted(len(drifts), 'file')} of {first.package} {first.version} {'was' if len(drifts) == 1 else 'were'} edited in {cache}'s cache, so every "
-        "other environment built from it has the edit too: "
+        (
+            f"{counted(len(drifts), 'file')} of {first.package} {first.version} "
+            f"{'was' if len(drifts) == 1 else 'were'} edited in {cache}'s cache, so every other environment "
+            "built from it has the edit too: "
+        )
         + listed((below_site(drift.path) for drift in drifts), _SHOWN),
         Evidence(
             found=f"{first.path} is {names}, installed by {cache}, and differs from the wheel",

@@ -9,21 +9,26 @@ from verl_doctor.toolkit.collectors.packages.records import Drift, HashedRecords
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _EDITED = Drift(
-    "ray", "2.49.0", "/env/lib/python3.11/site-packages/ray/worker.py", "changed", sha256="ab" * 32
+    package="ray",
+    version="2.49.0",
+    path="/env/lib/python3.11/site-packages/ray/worker.py",
+    state="changed",
+    sha256="ab" * 32,
 )
 
 
-@check(
-    "PKG104",
-    severity="warning",
-    cost="live",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("every file has the recorded content", (HashedRecords(3_000),)),
         Example(
-            "a file has other content of the same size", (HashedRecords(3_000, (_EDITED,)),), "ray/worker.py"
+            "a file has other content of the same size",
+            (HashedRecords(read=3_000, drifts=(_EDITED,)),),
+            "ray/worker.py",
         ),
-    ],
-)
+    ]
+
+
+@check("PKG104", severity="warning", cost="live", examples=_examples)
 def edit_with_old_time(hashed: HashedRecords) -> Iterator[Finding]:
     """A file was edited and its modification time was reset.
 

@@ -12,39 +12,75 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-# It does not matter to a job whether these are missing or changed. Images are slimmed by removing them, and conda writes its
-# prefix into some.
+# It does not matter to a job whether these are missing or changed. Images are slimmed by removing them, and
+# conda writes its prefix into some.
 _NEVER_RUN = (".pyi", ".cmake", ".md", ".txt", ".rst", ".pxd", ".pyx", ".typed", ".a", ".map", ".pc")
 _HEADERS = (".h", ".hpp", ".cuh")
 _SHOWN = 5
 
 _ENGINE = "/env/lib/python3.11/site-packages/vllm/v1/engine/async_llm.py"
-_EDITED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32)
-_MARKED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, markers=("Uky",))
-_GONE = Drift("vllm", "0.11.0", _ENGINE, "missing")
-_STUB_GONE = Drift("torch", "2.8.0", "/env/lib/python3.11/site-packages/torch/_VF.pyi", "missing")
-_IN_CACHE = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3, installer="uv")
-_IN_BACKUP = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=2, installer="pip")
+_EDITED = Drift(package="vllm", version="0.11.0", path=_ENGINE, state="changed", sha256="ab" * 32)
+_MARKED = Drift(
+    package="vllm", version="0.11.0", path=_ENGINE, state="changed", sha256="ab" * 32, markers=("Uky",)
+)
+_GONE = Drift(package="vllm", version="0.11.0", path=_ENGINE, state="missing")
+_STUB_GONE = Drift(
+    package="torch", version="2.8.0", path="/env/lib/python3.11/site-packages/torch/_VF.pyi", state="missing"
+)
+_IN_CACHE = Drift(
+    package="vllm", version="0.11.0", path=_ENGINE, state="changed", sha256="ab" * 32, links=3, installer="uv"
+)
+_IN_BACKUP = Drift(
+    package="vllm",
+    version="0.11.0",
+    path=_ENGINE,
+    state="changed",
+    sha256="ab" * 32,
+    links=2,
+    installer="pip",
+)
 _OURS = JournalEntry(
-    "0007", "2026-11-01T02:00:00Z", "init-app-state", "VLLM101", "applied", (ChangedFile(_ENGINE, "ab" * 32),)
+    id="0007",
+    time="2026-11-01T02:00:00Z",
+    fix="init-app-state",
+    code="VLLM101",
+    state="applied",
+    files=(ChangedFile(path=_ENGINE, after="ab" * 32),),
 )
 
 
 def _facts(*drifts: Drift, entries: tuple[JournalEntry, ...] = ()) -> tuple[Records, JournalHistory]:
-    package = PackageRecord("vllm", "0.11.0", 3_000, 3_000 - len(drifts), 0, 0, len(drifts))
-    return Records((package,), drifts), JournalHistory(entries)
+    package = PackageRecord(
+        package="vllm",
+        version="0.11.0",
+        files=3_000,
+        trusted=3_000 - len(drifts),
+        unread=0,
+        missing=0,
+        changed=len(drifts),
+    )
+    return Records(packages=(package,), drifts=drifts), JournalHistory(entries)
 
 
 def _without_record(problem: str, installer: str = "pip") -> tuple[Records, JournalHistory]:
     record = "/env/lib/python3.11/site-packages/ray-2.49.0.dist-info/RECORD"
-    package = PackageRecord("ray", "2.49.0", 0, 0, 0, 0, 0, problem, record, installer)
+    package = PackageRecord(
+        package="ray",
+        version="2.49.0",
+        files=0,
+        trusted=0,
+        unread=0,
+        missing=0,
+        changed=0,
+        problem=problem,
+        record=record,
+        installer=installer,
+    )
     return Records((package,)), JournalHistory()
 
 
-@check(
-    "PKG102",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all files are the wheel's", _facts()),
         Example("type stubs removed to make an image smaller", _facts(_STUB_GONE)),
         Example("the installer's cache was edited, which another rule reports", _facts(_IN_CACHE)),
@@ -59,8 +95,10 @@ def _without_record(problem: str, installer: str = "pip") -> tuple[Records, Jour
         Example("a source file is missing", _facts(_GONE), "missing"),
         Example("the list of its files is missing", _without_record("missing"), "its RECORD is missing"),
         Example("conda keeps another list", _without_record("missing", "conda"), "was not compared"),
-    ],
-)
+    ]
+
+
+@check("PKG102", severity="warning", examples=_examples)
 def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown) -> Iterator[Finding]:
     """Installed files differ from what their wheel contained.
 
@@ -94,7 +132,10 @@ def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown)
 
 
 def _uncompared(package: PackageRecord) -> Finding:
-    """The finding for a package without a list of its files. conda lists the files of its packages elsewhere, if not in RECORD."""
+    """The finding for a package without a list of its files.
+
+    If not in RECORD, conda lists the files of its packages elsewhere.
+    """
     conda = package.installer == "conda" and package.problem == "missing"
     name = f"{package.package} {package.version}"
     how = "cannot be compared" if package.files == 0 else "cannot be compared in full"
@@ -138,7 +179,10 @@ def _author(drift: Drift, history: JournalHistory) -> _Author:
 def _finding(author: _Author, drifts: list[Drift]) -> Finding:
     package, version = drifts[0].package, drifts[0].version
     return Finding(
-        f"{counted(len(drifts), 'file')} of {package} {version} {'is' if len(drifts) == 1 else 'are'} {author.words}: "
+        (
+            f"{counted(len(drifts), 'file')} of {package} {version} {'is' if len(drifts) == 1 else 'are'} "
+            f"{author.words}: "
+        )
         + listed((below_site(drift.path) for drift in drifts), _SHOWN)
         + _sharing(drifts),
         Evidence(
@@ -179,4 +223,7 @@ def _sharing(drifts: list[Drift]) -> str:
     if not names:
         return ""
     is_are = "is" if names == 1 else "are"
-    return f" ({names} of these {is_are} hard-linked elsewhere, perhaps in a backup, where the edit appears as well)"
+    return (
+        f" ({names} of these {is_are} hard-linked elsewhere, perhaps in a backup, where the edit appears as "
+        "well)"
+    )

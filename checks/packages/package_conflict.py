@@ -32,8 +32,9 @@ _IMPORTANT = (
     "grpcio",
     "pydantic",
 )
-# Conflicts that are only in the metadata, with the reason. Collected 2026-11 from verl#2205, vllm#15224, vllm#17174, and
-# a GRPO step of verl 0.9.1 that completed without torchvision, torchaudio, torchcodec and triton on a CPU.
+# Conflicts that are only in the metadata, with the reason. Collected 2026-11 from verl#2205, vllm#15224,
+# vllm#17174, and a GRPO step of verl 0.9.1 that completed without torchvision, torchaudio, torchcodec and
+# triton on a CPU.
 _HARMLESS = (
     ("opentelemetry-*", "only read when tracing is switched on"),
     ("setuptools", "only needed to build"),
@@ -53,19 +54,23 @@ _SHOWN = 8
 # The command itself is left out: it needs the options of the target, which the report has.
 _ONE_COMMAND = "verl-doctor fix --select PKG101 shows how to do it in a copy of the environment"
 
-_TOKENIZERS = Unmet("transformers", "5.9.0", "tokenizers", "<=0.23.0,>=0.22.0", "0.23.2")
-_TRACING = Unmet("vllm", "0.8.5.post1", "opentelemetry-api", "<1.27.0,>=1.26.0", "1.36.0")
-_OTHER_VLLM = Unmet("verl", "0.6.1", "vllm", "<=0.11.0,>=0.8.5", "0.12.0", extra="vllm")
+_TOKENIZERS = Unmet(
+    by="transformers", by_version="5.9.0", name="tokenizers", wanted="<=0.23.0,>=0.22.0", there="0.23.2"
+)
+_TRACING = Unmet(
+    by="vllm", by_version="0.8.5.post1", name="opentelemetry-api", wanted="<1.27.0,>=1.26.0", there="1.36.0"
+)
+_OTHER_VLLM = Unmet(
+    by="verl", by_version="0.6.1", name="vllm", wanted="<=0.11.0,>=0.8.5", there="0.12.0", extra="vllm"
+)
 
 
 def _facts(*unmet: Unmet) -> tuple[Requirements]:
-    return (Requirements(("verl", "vllm"), ("torch", "verl", "vllm"), unmet),)
+    return (Requirements(roots=("verl", "vllm"), closure=("torch", "verl", "vllm"), unmet=unmet),)
 
 
-@check(
-    "PKG101",
-    phase="import",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all requirements are met", _facts()),
         Example("transformers refuses the installed tokenizers", _facts(_TOKENIZERS), "transformers 5.9.0"),
         Example("opentelemetry pins are noise", _facts(_TRACING), "is harmless"),
@@ -73,12 +78,17 @@ def _facts(*unmet: Unmet) -> tuple[Requirements]:
         Example(
             "packages were installed without their requirements",
             _facts(
-                *(Unmet("verl", "0.6.1", name, "", "") for name in ("torch", "ray", "codetiming", "dill"))
+                *(
+                    Unmet(by="verl", by_version="0.6.1", name=name, wanted="", there="")
+                    for name in ("torch", "ray", "codetiming", "dill")
+                )
             ),
             "4 required packages are not installed: torch, ray, codetiming, dill",
         ),
-    ],
-)
+    ]
+
+
+@check("PKG101", phase="import", examples=_examples)
 def package_conflict(requirements: Requirements) -> Iterator[Finding]:
     """Installed packages contradict each other.
 
@@ -135,7 +145,10 @@ def _missing(serious: Iterable[Unmet]) -> Iterator[Finding]:
     names = sorted(missing, key=lambda name: (_rank(name), name not in ESSENTIAL, name))
     essential = [name for name in names if name in ESSENTIAL]
     yield Finding(
-        f"{counted(len(names), 'required package is', 'required packages are')} not installed: {listed(names, _SHOWN)}",
+        (
+            f"{counted(len(names), 'required package is', 'required packages are')} not installed: "
+            f"{listed(names, _SHOWN)}"
+        ),
         Evidence(
             found="nothing under these names",
             wanted=listed(
@@ -154,7 +167,8 @@ def _missing(serious: Iterable[Unmet]) -> Iterator[Finding]:
 def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
     """Report the important contradictions one by one, most important first, and the others in one finding.
 
-    Requirements of a package that must itself be replaced are left out: its successor may require something else.
+    Requirements of a package that must itself be replaced are left out: its successor may require something
+    else.
     """
     by_name: dict[str, list[Unmet]] = {}
     for unmet in serious:
@@ -208,7 +222,7 @@ def _contradiction(requirements: list[Unmet]) -> Finding:
 
 
 def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
-    """Report what verl's extra names and what is installed instead: another combination, perhaps a good one."""
+    """Report what verl's extra names and what is installed instead: another, perhaps good, combination."""
     differing = {
         requirement.name: requirement
         for requirement in unmet
@@ -240,7 +254,10 @@ def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
     reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
     if reasons:
         yield Finding(
-            f"{counted(len(reasons), 'conflict')} in the metadata {'is' if len(reasons) == 1 else 'are'} harmless here: {listed(sorted(reasons), _SHOWN)}",
+            (
+                f"{counted(len(reasons), 'conflict')} in the metadata "
+                f"{'is' if len(reasons) == 1 else 'are'} harmless here: {listed(sorted(reasons), _SHOWN)}"
+            ),
             Evidence(
                 found=listed((f"{name}: {reason}" for name, reason in sorted(reasons.items())), _SHOWN),
                 read_from="the metadata of what is installed",
@@ -251,17 +268,26 @@ def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _with_fix(finding: Finding) -> Finding:
-    """Attach the fix: one installation repairs all findings of this rule, so the first finding carries it, and every error."""
+    """Attach the fix.
+
+    One installation repairs all findings of this rule, so the first finding and every error carry it.
+    """
     return replace(finding, fix="consistent-install")
 
 
 def _counts(unmet: Unmet) -> bool:
-    """Whether a job may need it. Of verl's extras, only those of the engines are about what a rollout runs with."""
+    """Whether a job may need it.
+
+    Of verl's extras, only those of the engines are about what a rollout runs with.
+    """
     return not unmet.extra or unmet.extra in ENGINES
 
 
 def _harmless(unmet: Unmet) -> str:
-    """Why this is harmless; "" if it is not. A missing package that only an extra requires is a choice, not a fault."""
+    """Why this is harmless; "" if it is not.
+
+    A missing package that only an extra requires is a choice, not a fault.
+    """
     if unmet.by == "torch":
         return ""
     for pattern, reason in _HARMLESS if unmet.there else _HARMLESS_WHEN_MISSING:

@@ -9,22 +9,22 @@ from verl_doctor.toolkit.collectors.installed.packages import Distribution, Pack
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _SITE = "/env/lib/python3.11/site-packages"
-_NEW = Distribution("numpy", "2.2.6", f"{_SITE}/numpy-2.2.6.dist-info")
-_OLD = Distribution("numpy", "1.26.4", f"{_SITE}/numpy-1.26.4.dist-info")
+_NEW = Distribution(name="numpy", version="2.2.6", location=f"{_SITE}/numpy-2.2.6.dist-info")
+_OLD = Distribution(name="numpy", version="1.26.4", location=f"{_SITE}/numpy-1.26.4.dist-info")
 
 
-@check(
-    "PKG105",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("each package once", (Packages((_NEW,)),)),
         Example(
             "two forms of metadata for one installation, as in Debian",
             (Packages((_NEW,), duplicates=(_NEW,)),),
         ),
         Example("two versions in one folder", (Packages((_NEW,), duplicates=(_OLD,)),), "numpy"),
-    ],
-)
+    ]
+
+
+@check("PKG105", severity="warning", examples=_examples)
 def package_installed_twice(packages: Packages) -> Iterator[Finding]:
     """A package is installed twice in one folder.
 

@@ -1,7 +1,7 @@
 """Arguments that `ray.init()` refuses when it joins an existing cluster.
 
-ray/_private/worker.py (`When connecting to an existing cluster, ... must not be provided`), the same from Ray 2.10 to 2.60; `labels`
-since 2.44.
+ray/_private/worker.py (`When connecting to an existing cluster, ... must not be provided`), the same from Ray
+2.10 to 2.60; `labels` since 2.44.
 """
 
 from __future__ import annotations

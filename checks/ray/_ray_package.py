@@ -14,7 +14,7 @@ _SPECIAL = re.compile(r"[*?\[\]\\!#\n]|\s$")
 
 
 def can_stay(package: RayPackage, launch: Launch) -> tuple[PackagePart, ...]:
-    """The largest parts to leave out so that the rest fits, except those that the job names; () if that is not enough."""
+    """The largest parts, none named by the job, to leave out so that the rest fits; () if not enough."""
     too_much = package.size - package.limit
     chosen: list[PackagePart] = []
     for part in package.parts:

@@ -14,7 +14,12 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _ACTOR = RayActor(
-    "ab" * 16, "PENDING_CREATION", "runner", class_name="TaskRunner", job="01000000", needs={"CPU": 128.0}
+    actor="ab" * 16,
+    state="PENDING_CREATION",
+    name="runner",
+    class_name="TaskRunner",
+    job="01000000",
+    needs={"CPU": 128.0},
 )
 
 
@@ -22,18 +27,25 @@ def _waits(actor: RayActor, *, finished: bool = False) -> tuple[RayClusters]:
     return (joins(a_cluster(a_node(), jobs=(RayJob("01000000", finished=finished),), actors=(actor,))),)
 
 
-@check(
-    "RAY116",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("alive", _waits(replace(_ACTOR, state="ALIVE"))),
         Example("the actor waits for others to finish", _waits(replace(_ACTOR, needs={"CPU": 64.0}))),
-        Example("the actor waits for its placement group", _waits(replace(_ACTOR, needs={"CPU_group_abab": 1.0}, group="abab"))),
+        Example(
+            "the actor waits for its placement group",
+            _waits(replace(_ACTOR, needs={"CPU_group_abab": 1.0}, group="abab")),
+        ),
         Example("its job has ended", _waits(_ACTOR, finished=True)),
-        Example("more CPUs than a node has", _waits(_ACTOR), "actor runner (TaskRunner) requests 128 CPU, which no node has"),
+        Example(
+            "more CPUs than a node has",
+            _waits(_ACTOR),
+            "actor runner (TaskRunner) requests 128 CPU, which no node has",
+        ),
         Example("a misspelt resource", _waits(replace(_ACTOR, needs={"gpu": 1.0})), "requests 1 gpu"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("RAY116", phase="ray", examples=_examples)
 def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
     """An actor requests more than any node of the cluster has.
 
@@ -64,7 +76,10 @@ def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
                 else f"{actor.class_name} {short(actor.actor)}"
             )
             yield Finding(
-                f"actor {name} requests {resources_text(actor.needs)}, which no node has: it will never start",
+                (
+                    f"actor {name} requests {resources_text(actor.needs)}, which no node has: it will never "
+                    "start"
+                ),
                 Evidence(
                     f"{resources_text(actor.needs)}, requested by job {actor.job}",
                     "at most what one node has",

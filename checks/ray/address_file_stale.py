@@ -15,24 +15,38 @@ from verl_doctor.toolkit.text import in_time
 
 _DEAD = ray_place(source="address file", reply="refused", error="Connection refused")
 _NO_SCRIPT = (Configuration, Absent("no launch script was named"))
-_STALE = RayAddresses((_DEAD,), file=AddressFile(FILE, "me", age=7200))
+_STALE = RayAddresses((_DEAD,), file=AddressFile(path=FILE, owner="me", age=7200))
 
 
-@check(
-    "RAY102",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("its Ray answers", (RayAddresses((ray_place(source="address file"),)), _NO_SCRIPT)),
         Example("no file", (RayAddresses(), _NO_SCRIPT)),
         Example("RAY_ADDRESS takes precedence", (RayAddresses((ray_place(), _DEAD)), _NO_SCRIPT)),
         Example("the job starts a new Ray", (RayAddresses((ray_place("local"), _DEAD)), _NO_SCRIPT)),
-        Example("the script starts a head, which rewrites it", (RayAddresses((_DEAD, ray_place(source="ray start --head", reply="refused"))), _NO_SCRIPT)),
-        Example("its processes run in another network namespace", (RayAddresses((_DEAD,), (MINE,)), _NO_SCRIPT)),
+        Example(
+            "the script starts a head, which rewrites it",
+            (RayAddresses((_DEAD, ray_place(source="ray start --head", reply="refused"))), _NO_SCRIPT),
+        ),
+        Example(
+            "its processes run in another network namespace",
+            (RayAddresses(places=(_DEAD,), running=(MINE,)), _NO_SCRIPT),
+        ),
         Example("a job that was killed", (_STALE, _NO_SCRIPT), "ray.init() would wait for it forever"),
-        Example("with the CPUs that verl passes to Ray", (_STALE, *configured("ray_kwargs.ray_init.num_cpus=16")), "num_cpus and num_gpus must not be provided"),
-        Example("another user's file", (RayAddresses((_DEAD,), file=AddressFile(FILE, "eve", mine=False)), _NO_SCRIPT), "which eve wrote, names"),
-    ],
-)  # fmt: skip
+        Example(
+            "with the CPUs that verl passes to Ray",
+            (_STALE, *configured("ray_kwargs.ray_init.num_cpus=16")),
+            "num_cpus and num_gpus must not be provided",
+        ),
+        Example(
+            "another user's file",
+            (RayAddresses((_DEAD,), file=AddressFile(path=FILE, owner="eve", mine=False)), _NO_SCRIPT),
+            "which eve wrote, names",
+        ),
+    ]
+
+
+@check("RAY102", phase="ray", examples=_examples)
 def address_file_stale(addresses: RayAddresses, configuration: Configuration | Unknown) -> Iterator[Finding]:
     """The file with the last Ray's address points to one that has stopped.
 
@@ -54,7 +68,10 @@ def address_file_stale(addresses: RayAddresses, configuration: Configuration | U
         return
     given = refused_arguments(configuration)
     effect = (
-        "ray.init() would stop with 'When connecting to an existing cluster, num_cpus and num_gpus must not be provided'"
+        (
+            "ray.init() would stop with 'When connecting to an existing cluster, num_cpus and num_gpus must "
+            "not be provided'"
+        )
         if given
         else "ray.init() would wait for it forever"
     )

@@ -8,19 +8,19 @@ from verl_doctor.checks.shared.ray import FILE, ray_place
 from verl_doctor.toolkit.collectors.ray.addresses import AddressFile, RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
-_CLOSED = AddressFile(FILE, "eve", mine=False, readable=False)
+_CLOSED = AddressFile(path=FILE, owner="eve", mine=False, readable=False)
 
 
-@check(
-    "RAY119",
-    phase="ray",
-    examples=lambda: [
-        Example("a readable file", (RayAddresses(file=AddressFile(FILE, "eve", mine=False)),)),
+def _examples() -> list[Example]:
+    return [
+        Example("a readable file", (RayAddresses(file=AddressFile(path=FILE, owner="eve", mine=False)),)),
         Example("none", (RayAddresses(),)),
         Example("an address is named", (RayAddresses((ray_place(),), file=_CLOSED),)),
         Example("another user's file", (RayAddresses(file=_CLOSED),), "belongs to eve and is not readable"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("RAY119", phase="ray", examples=_examples)
 def address_file_unreadable(addresses: RayAddresses) -> Iterator[Finding]:
     """The file with the last Ray's address is not readable.
 
@@ -40,7 +40,10 @@ def address_file_unreadable(addresses: RayAddresses) -> Iterator[Finding]:
     if named is not None and named.text != "auto" and addresses.head is None:
         return
     yield Finding(
-        f"{file.path} belongs to {file.owner} and is not readable: ray.init() and ray start would stop with PermissionError",
+        (
+            f"{file.path} belongs to {file.owner} and is not readable: ray.init() and ray start would stop "
+            "with PermissionError"
+        ),
         Evidence(f"a file of {file.owner}", "a file that this user may read and write, or none", file.path),
         subject=Subject("file", file.path),
         location=Location(file.path),

@@ -13,19 +13,31 @@ _NOT_JOINED = ("--ray-address", "ray start --head")
 _ANOTHER_USERS = replace(MINE, mine=False, user="eve")
 
 
-@check(
-    "RAY114",
-    phase="ray",
-    severity="error",
-    examples=lambda: [
-        Example("a Ray of yours", (RayAddresses((ray_place(source="address file"),), (MINE,)),)),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "a Ray of yours", (RayAddresses(places=(ray_place(source="address file"),), running=(MINE,)),)
+        ),
         Example("another user's that is not joined", (RayAddresses(running=(_ANOTHER_USERS,)),)),
-        Example("where the script starts its own, which RAY110 reports", (RayAddresses((ray_place(source="ray start --head"),), (_ANOTHER_USERS,)),)),
-        Example("of another machine", (RayAddresses((ray_place("10.0.0.9:6379"),), (MINE,)),)),
-        Example("found in the shared folder", (RayAddresses((ray_place(source="address file"),), (_ANOTHER_USERS,)),), "the Ray of eve at 10.0.0.5:6379"),
-        Example("named, so perhaps intended", (RayAddresses((ray_place(),), (_ANOTHER_USERS,)),), "actors would run as eve"),
-    ],
-)  # fmt: skip
+        Example(
+            "where the script starts its own, which RAY110 reports",
+            (RayAddresses(places=(ray_place(source="ray start --head"),), running=(_ANOTHER_USERS,)),),
+        ),
+        Example("of another machine", (RayAddresses(places=(ray_place("10.0.0.9:6379"),), running=(MINE,)),)),
+        Example(
+            "found in the shared folder",
+            (RayAddresses(places=(ray_place(source="address file"),), running=(_ANOTHER_USERS,)),),
+            "the Ray of eve at 10.0.0.5:6379",
+        ),
+        Example(
+            "named, so perhaps intended",
+            (RayAddresses(places=(ray_place(),), running=(_ANOTHER_USERS,)),),
+            "actors would run as eve",
+        ),
+    ]
+
+
+@check("RAY114", phase="ray", severity="error", examples=_examples)
 def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
     """The Ray that the job would join belongs to another user.
 
@@ -48,12 +60,18 @@ def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
     yield Finding(
         f"the job would join the Ray of {ray.user} at {place.address}: its actors would run as {ray.user}",
         Evidence(
-            f"{place.given_by} names it; its processes are {ray.user}'s (raylet {', '.join(map(str, ray.raylets))})",
+            (
+                f"{place.given_by} names it; its processes are {ray.user}'s (raylet "
+                f"{', '.join(map(str, ray.raylets))})"
+            ),
             "a Ray of this user",
             "the process table",
         ),
         subject=Subject("cluster", place.address),
         location=finding_its_place(place),
-        remedy=f"unless you mean to use that Ray: {'unset RAY_ADDRESS; ' if named else ''}export RAY_TMPDIR=/tmp/ray-$USER",
+        remedy=(
+            f"unless you mean to use that Ray: {'unset RAY_ADDRESS; ' if named else ''}export "
+            "RAY_TMPDIR=/tmp/ray-$USER"
+        ),
         severity="warning" if named else None,
     )

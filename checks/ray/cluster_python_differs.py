@@ -23,18 +23,33 @@ def _here(version: str) -> Interpreter:
     return replace(PYTHON, version=version)
 
 
-@check(
-    "RAY105",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the same", (joins(a_cluster(python="3.11.7")), _here("3.11.7"), _STRICT)),
         Example("an unknown version", (joins(a_cluster(python="")), _here("3.11.7"), _STRICT)),
-        Example("a patch level that Ray is set to accept", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _MINOR)),
-        Example("another minor version", (joins(a_cluster(python="3.11.7")), _here("3.12.1"), _MINOR), "runs Python 3.11.7, but this environment has 3.12.1"),
-        Example("another patch level", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _STRICT), "the patch version must match too"),
-        Example("a Ray without that setting", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _OLD), "the patch version must match too"),
-    ],
-)  # fmt: skip
+        Example(
+            "a patch level that Ray is set to accept",
+            (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _MINOR),
+        ),
+        Example(
+            "another minor version",
+            (joins(a_cluster(python="3.11.7")), _here("3.12.1"), _MINOR),
+            "runs Python 3.11.7, but this environment has 3.12.1",
+        ),
+        Example(
+            "another patch level",
+            (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _STRICT),
+            "the patch version must match too",
+        ),
+        Example(
+            "a Ray without that setting",
+            (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _OLD),
+            "the patch version must match too",
+        ),
+    ]
+
+
+@check("RAY105", phase="ray", examples=_examples)
 def cluster_python_differs(
     clusters: RayClusters, interpreter: Interpreter, match: RayMatch
 ) -> Iterator[Finding]:
@@ -61,7 +76,10 @@ def cluster_python_differs(
         return
     why = "the patch version must match too" if only_patch else "it cannot be joined"
     yield Finding(
-        f"the cluster at {cluster.address} runs Python {cluster.python}, but this environment has {interpreter.version}: {why}",
+        (
+            f"the cluster at {cluster.address} runs Python {cluster.python}, but this environment has "
+            f"{interpreter.version}: {why}"
+        ),
         Evidence(
             f"Python {interpreter.version}, {interpreter.executable}",
             f"Python {cluster.python}",

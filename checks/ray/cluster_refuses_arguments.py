@@ -16,19 +16,36 @@ _CPUS = "ray_kwargs.ray_init.num_cpus"
 _LIVE = RayAddresses((ray_place(source="address file"),))
 
 
-@check(
-    "RAY103",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a Ray of the job's own", (RayAddresses(), *configured(f"{_CPUS}=16"))),
         Example("null", (_LIVE, *configured(f"{_CPUS}=null"))),
-        Example("the job starts a new Ray", (RayAddresses((ray_place("local"), *_LIVE.places)), *configured(f"{_CPUS}=16"))),
-        Example("nothing answers, which RAY102 reports", (RayAddresses((ray_place(source="address file", reply="refused"),)), *configured(f"{_CPUS}=16"))),
-        Example("the script starts a Ray itself", (RayAddresses((ray_place(source="ray start --head", reply="refused"),)), *configured(f"{_CPUS}=16")), "the script starts one at 10.0.0.5:6379"),
+        Example(
+            "the job starts a new Ray",
+            (RayAddresses((ray_place("local"), *_LIVE.places)), *configured(f"{_CPUS}=16")),
+        ),
+        Example(
+            "nothing answers, which RAY102 reports",
+            (RayAddresses((ray_place(source="address file", reply="refused"),)), *configured(f"{_CPUS}=16")),
+        ),
+        Example(
+            "the script starts a Ray itself",
+            (
+                RayAddresses((ray_place(source="ray start --head", reply="refused"),)),
+                *configured(f"{_CPUS}=16"),
+            ),
+            "the script starts one at 10.0.0.5:6379",
+        ),
         Example("CPUs", (_LIVE, *configured(f"{_CPUS}=16")), f"{_CPUS}=16 is refused"),
-        Example("GPUs, and a given address", (RayAddresses((ray_place(),)), *configured("+ray_kwargs.ray_init.num_gpus=8")), "10.0.0.5:6379 is already running"),
-    ],
-)  # fmt: skip
+        Example(
+            "GPUs, and a given address",
+            (RayAddresses((ray_place(),)), *configured("+ray_kwargs.ray_init.num_gpus=8")),
+            "10.0.0.5:6379 is already running",
+        ),
+    ]
+
+
+@check("RAY103", phase="ray", examples=_examples)
 def cluster_refuses_arguments(addresses: RayAddresses, configuration: Configuration) -> Iterator[Finding]:
     """The job sets the number of CPUs or GPUs of a Ray that is already running.
 

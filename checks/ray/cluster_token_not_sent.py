@@ -21,30 +21,58 @@ _VARIABLE = "RAY_AUTH_MODE"
 _NONE = (RayClusters, Absent("no Ray responds at any address known here"))
 _NO_SCRIPT = (RayStarts, Absent("no launch script was named"))
 _START = RayAddresses((ray_place(source="ray start --head", reply="refused"),))
-_HEAD = RayStart("run.sh", 4, {"head": ""})
+_HEAD = RayStart(path="run.sh", line=4, options={"head": ""})
 _ALONE = RayStarts((_HEAD,))
-_NODES = RayStarts((_HEAD, RayStart("run.sh", 8, {"address": "$HEAD:6379"})))
+_NODES = RayStarts((_HEAD, RayStart(path="run.sh", line=8, options={"address": "$HEAD:6379"})))
 
 
-@check(
-    "RAY106",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a cluster that requires none", (_NAMED, joins(a_cluster()), _THERE, _NO_SCRIPT)),
-        Example("the mode is set", (_NAMED, _LOCKED, RayToken("token", "/home/me/.ray/auth_token"), _NO_SCRIPT)),
-        Example("found on this machine: Ray sends the token automatically", (_FOUND, _LOCKED, _THERE, _NO_SCRIPT)),
+        Example(
+            "the mode is set",
+            (_NAMED, _LOCKED, RayToken(mode="token", path="/home/me/.ray/auth_token"), _NO_SCRIPT),
+        ),
+        Example(
+            "found on this machine: Ray sends the token automatically", (_FOUND, _LOCKED, _THERE, _NO_SCRIPT)
+        ),
         Example("a script that only starts a head", (_START, _NONE, _THERE, _ALONE)),
-        Example("a script with the mode", (_START, _NONE, RayToken("token", "/t", by_itself=True), _NODES)),
+        Example(
+            "a script with the mode",
+            (_START, _NONE, RayToken(mode="token", path="/t", by_itself=True), _NODES),
+        ),
         Example("a script, and no token", (_START, _NONE, RayToken(by_itself=True), _NODES)),
-        Example("a script that starts a head, and joins it by its address", (_START, _NONE, _THERE, _NODES), "ray start --address sends none"),
+        Example(
+            "a script that starts a head, and joins it by its address",
+            (_START, _NONE, _THERE, _NODES),
+            "ray start --address sends none",
+        ),
         Example("a given address", (_NAMED, _LOCKED, _THERE, _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
-        Example("a Ray that never sends it automatically", (_FOUND, _LOCKED, RayToken(path="/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
-        Example("switched off", (_FOUND, _LOCKED, RayToken("disabled", "/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE=disabled"),
+        Example(
+            "a Ray that never sends it automatically",
+            (_FOUND, _LOCKED, RayToken(path="/home/me/.ray/auth_token"), _NO_SCRIPT),
+            "RAY_AUTH_MODE is not set",
+        ),
+        Example(
+            "switched off",
+            (_FOUND, _LOCKED, RayToken(mode="disabled", path="/home/me/.ray/auth_token"), _NO_SCRIPT),
+            "RAY_AUTH_MODE=disabled",
+        ),
         Example("no token", (_NAMED, _REFUSED, RayToken("token"), _NO_SCRIPT), "this user has none"),
-        Example("another cluster's token", (_NAMED, _REFUSED, RayToken("token", "/home/me/.ray/auth_token"), _NO_SCRIPT), "it does not accept this user's"),
-        Example("a Ray without support for tokens", (_NAMED, _REFUSED, RayToken(known=False), _NO_SCRIPT), "this Ray is too old to support tokens"),
-    ],
-)  # fmt: skip
+        Example(
+            "another cluster's token",
+            (_NAMED, _REFUSED, RayToken(mode="token", path="/home/me/.ray/auth_token"), _NO_SCRIPT),
+            "it does not accept this user's",
+        ),
+        Example(
+            "a Ray without support for tokens",
+            (_NAMED, _REFUSED, RayToken(known=False), _NO_SCRIPT),
+            "this Ray is too old to support tokens",
+        ),
+    ]
+
+
+@check("RAY106", phase="ray", examples=_examples)
 def cluster_token_not_sent(
     addresses: RayAddresses, clusters: RayClusters | Unknown, token: RayToken, starts: RayStarts | Unknown
 ) -> Iterator[Finding]:
@@ -89,7 +117,7 @@ def _now(cluster: RayCluster, taken: Place, token: RayToken) -> Iterator[Finding
 
 
 def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
-    """Yield a finding for a script whose head requires the token, and whose other commands join it without sending one."""
+    """Yield a finding if a script's head needs the token but its other commands join without sending one."""
     head = next((command for command in starts.commands if "head" in command.options), None)
     joins = next(
         (command for command in starts.commands if command.options.get("address", "auto") != "auto"), None
@@ -101,7 +129,10 @@ def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
         return
     client = "ray start --address" if joins is not None else "a driver with a given address"
     yield Finding(
-        f"ray start --head would require this user's token, but {client} sends none unless {_VARIABLE} is set",
+        (
+            f"ray start --head would require this user's token, but {client} sends none unless {_VARIABLE} "
+            "is set"
+        ),
         Evidence(
             f"{_VARIABLE} is not set, and a token exists",
             f"{_VARIABLE}=token, or {_VARIABLE}=disabled, for all of them",

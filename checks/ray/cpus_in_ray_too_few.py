@@ -15,27 +15,40 @@ from verl_doctor.toolkit.collectors.ray.tickets import RayTickets
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
 from verl_doctor.toolkit.text import counted
 
-_EACH = RayTickets(3, "/env/verl/single_controller/ray/base.py:192")
+_EACH = RayTickets(of_each_gpu=3, read_from="/env/verl/single_controller/ray/base.py:192")
 _FEW = a_cluster(a_node(resources={"CPU": 16.0, "GPU": 8.0}))
 _TAKEN = a_cluster(
     a_node(free={"CPU": 4.0, "GPU": 8.0}),
     jobs=(RayJob("01000000", finished=True),),
-    actors=(RayActor("cd" * 16, "ALIVE", "store", job="01000000", needs={"CPU": 60.0}, detached=True),),
+    actors=(
+        RayActor(
+            actor="cd" * 16, state="ALIVE", name="store", job="01000000", needs={"CPU": 60.0}, detached=True
+        ),
+    ),
 )
 
 
-@check(
-    "RAY112",
-    phase="ray",
-    requires={"HOST116", "RAY111"},
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("enough", (joins(a_cluster()), *configured(), _EACH)),
-        Example("a verl that reserves a CPU for each GPU", (joins(_FEW), *configured(), RayTickets(1, "base.py:192"))),
-        Example("the table was not read", (joins(a_cluster(a_node(resources={}), refused="x")), *configured(), _EACH)),
-        Example("a head with few", (joins(_FEW), *configured(), _EACH), "requests 25 CPUs, but the Ray at 10.0.0.5:6379 has 16"),
+        Example(
+            "a verl that reserves a CPU for each GPU",
+            (joins(_FEW), *configured(), RayTickets(of_each_gpu=1, read_from="base.py:192")),
+        ),
+        Example(
+            "the table was not read",
+            (joins(a_cluster(a_node(resources={}), refused="x")), *configured(), _EACH),
+        ),
+        Example(
+            "a head with few",
+            (joins(_FEW), *configured(), _EACH),
+            "requests 25 CPUs, but the Ray at 10.0.0.5:6379 has 16",
+        ),
         Example("left by a finished job", (joins(_TAKEN), *configured(), _EACH), "4 of 64 are free"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("RAY112", phase="ray", requires={"HOST116", "RAY111"}, examples=_examples)
 def cpus_in_ray_too_few(
     clusters: RayClusters, configuration: Configuration, tickets: RayTickets
 ) -> Iterator[Finding]:
@@ -66,10 +79,16 @@ def cpus_in_ray_too_few(
     yield Finding(
         f"the job requests {need} CPUs, but the Ray at {cluster.address} has {have:g}"
         if have < need
-        else f"the job requests {need} CPUs, but only {idle:g} of {have:g} are free in the Ray at {cluster.address}",
+        else (
+            f"the job requests {need} CPUs, but only {idle:g} of {have:g} are free in the Ray at "
+            f"{cluster.address}"
+        ),
         Evidence(
             in_words(found, "CPU") or f"{idle:g} of {have:g} CPUs on {counted(len(cluster.alive), 'node')}",
-            f"{need}: {tickets.of_each_gpu} with each of {nodes * each} GPUs ({NODES}={nodes}, {GPUS}={each}), plus the driver's actors",
+            (
+                f"{need}: {tickets.of_each_gpu} with each of {nodes * each} GPUs ({NODES}={nodes}, "
+                f"{GPUS}={each}), plus the driver's actors"
+            ),
             f"the GCS at {cluster.address}; {tickets.read_from}",
         ),
         subject=Subject("resource", "CPU"),

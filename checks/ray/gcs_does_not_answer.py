@@ -13,17 +13,30 @@ _NAMED = RayAddresses((ray_place(),))
 _SILENT = "the GCS did not answer all requests within 4 s"
 
 
-@check(
-    "RAY118",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a Ray", (_NAMED, joins(a_cluster()))),
-        Example("a GCS that requires a token, which RAY106 reports", (_NAMED, joins(a_cluster(token=True, refused="AuthenticationError", silent=True)))),
-        Example("a GCS that the job does not join", (_NAMED, RayClusters((a_cluster(refused=_SILENT, silent=True),)))),
-        Example("the reader could not be started", (_NAMED, joins(a_cluster(refused="it did not finish within 20 s")))),
-        Example("a web server", (_NAMED, joins(a_cluster(refused=_SILENT, silent=True))), "does not answer like a Ray"),
-    ],
-)  # fmt: skip
+        Example(
+            "a GCS that requires a token, which RAY106 reports",
+            (_NAMED, joins(a_cluster(token=True, refused="AuthenticationError", silent=True))),
+        ),
+        Example(
+            "a GCS that the job does not join",
+            (_NAMED, RayClusters((a_cluster(refused=_SILENT, silent=True),))),
+        ),
+        Example(
+            "the reader could not be started",
+            (_NAMED, joins(a_cluster(refused="it did not finish within 20 s"))),
+        ),
+        Example(
+            "a web server",
+            (_NAMED, joins(a_cluster(refused=_SILENT, silent=True))),
+            "does not answer like a Ray",
+        ),
+    ]
+
+
+@check("RAY118", phase="ray", examples=_examples)
 def gcs_does_not_answer(addresses: RayAddresses, clusters: RayClusters) -> Iterator[Finding]:
     """What listens at the cluster's address is not a Ray that the job could join.
 
@@ -43,7 +56,10 @@ def gcs_does_not_answer(addresses: RayAddresses, clusters: RayClusters) -> Itera
     if cluster is None or place is None or not cluster.silent or cluster.token:
         return
     yield Finding(
-        f"{cluster.address}, set by {place.given_by}, does not answer like a Ray: ray.init() would hang or fail",
+        (
+            f"{cluster.address}, set by {place.given_by}, does not answer like a Ray: ray.init() would hang "
+            "or fail"
+        ),
         Evidence(
             f"the connection is accepted; then: {cluster.refused}", "a GCS that answers", place.given_by
         ),

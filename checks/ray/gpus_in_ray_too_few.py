@@ -19,34 +19,65 @@ _TWO_NODES = configured(f"{NODES}=2", f"{GPUS}=8")
 _TAKEN = a_node(free={"CPU": 40.0})
 _OVER, _RUNS = RayJob("01000000", finished=True), RayJob("02000000")
 _GROUP = RayGroup(
-    "ab" * 16,
-    "CREATED",
-    "verl_group_8:0",
-    "",
-    "01000000",
+    group="ab" * 16,
+    state="CREATED",
+    name="verl_group_8:0",
+    namespace="",
+    job="01000000",
     bundles=({"GPU": 8.0},),
     nodes=("n1",),
     detached=True,
 )
-_ACTOR = RayActor("cd" * 16, "ALIVE", "engine", job="02000000", needs={"GPU": 8.0})
+_ACTOR = RayActor(actor="cd" * 16, state="ALIVE", name="engine", job="02000000", needs={"GPU": 8.0})
 
 
-@check(
-    "RAY111",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("enough", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6"))), *_TWO_NODES)),
         Example("nothing is joined", (RayClusters((a_cluster(),)), *_TWO_NODES)),
         Example("the table was not read", (joins(a_cluster(unread=("nodes",))), *_TWO_NODES)),
-        Example("a node is missing", (joins(a_cluster()), *_TWO_NODES), "requests 16 GPUs (2 nodes with 8 each), but the Ray at 10.0.0.5:6379 has 8"),
-        Example("a node that died", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6", alive=False))), *_TWO_NODES), "has 8"),
-        Example("the machine itself has no more, which CFG111 reports", (joins(a_cluster(a_node(resources={"GPU": 1.0}))), *configured(), Resources((Gpu("NVIDIA H200", 143771),), 64, None))),
-        Example("a raylet that was started without GPUs", (joins(a_cluster(a_node(resources={"CPU": 64.0}))), *configured()), "has 0"),
-        Example("enough in all, spread over too many", (joins(a_cluster(*(a_node(f"n{n}", resources={"GPU": 4.0}) for n in range(4)))), *_TWO_NODES), "no node of the Ray at 10.0.0.5:6379 has 8"),
-        Example("left by a finished job", (joins(a_cluster(_TAKEN, jobs=(_OVER,), groups=(_GROUP,))), *configured()), "0 of 8 are free"),
-        Example("another job is running", (joins(a_cluster(_TAKEN, jobs=(_RUNS,), actors=(_ACTOR,))), *configured()), "0 of 8 are free"),
-    ],
-)  # fmt: skip
+        Example(
+            "a node is missing",
+            (joins(a_cluster()), *_TWO_NODES),
+            "requests 16 GPUs (2 nodes with 8 each), but the Ray at 10.0.0.5:6379 has 8",
+        ),
+        Example(
+            "a node that died",
+            (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6", alive=False))), *_TWO_NODES),
+            "has 8",
+        ),
+        Example(
+            "the machine itself has no more, which CFG111 reports",
+            (
+                joins(a_cluster(a_node(resources={"GPU": 1.0}))),
+                *configured(),
+                Resources(gpus=(Gpu(name="NVIDIA H200", memory=143771),), cpus=64, memory=None),
+            ),
+        ),
+        Example(
+            "a raylet that was started without GPUs",
+            (joins(a_cluster(a_node(resources={"CPU": 64.0}))), *configured()),
+            "has 0",
+        ),
+        Example(
+            "enough in all, spread over too many",
+            (joins(a_cluster(*(a_node(f"n{n}", resources={"GPU": 4.0}) for n in range(4)))), *_TWO_NODES),
+            "no node of the Ray at 10.0.0.5:6379 has 8",
+        ),
+        Example(
+            "left by a finished job",
+            (joins(a_cluster(_TAKEN, jobs=(_OVER,), groups=(_GROUP,))), *configured()),
+            "0 of 8 are free",
+        ),
+        Example(
+            "another job is running",
+            (joins(a_cluster(_TAKEN, jobs=(_RUNS,), actors=(_ACTOR,))), *configured()),
+            "0 of 8 are free",
+        ),
+    ]
+
+
+@check("RAY111", phase="ray", examples=_examples)
 def gpus_in_ray_too_few(
     clusters: RayClusters, configuration: Configuration, resources: Resources | Unknown
 ) -> Iterator[Finding]:
@@ -125,7 +156,10 @@ def _nodes(cluster: RayCluster) -> str:
 def _remedy(cluster: RayCluster) -> str:
     none = next((node.address for node in cluster.alive if not node.resources.get("GPU")), "")
     if none:
-        return f"on {none}, run nvidia-smi -L and echo $CUDA_VISIBLE_DEVICES, then restart its raylet where GPUs are visible"
+        return (
+            f"on {none}, run nvidia-smi -L and echo $CUDA_VISIBLE_DEVICES, then restart its raylet where "
+            "GPUs are visible"
+        )
     return (
         f"join the missing nodes with ray start --address={cluster.address}, or request what the cluster has"
     )

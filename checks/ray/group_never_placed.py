@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, resources_text, short
@@ -17,11 +17,11 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 _JOB = RayJob("01000000")
 _TWO_CPUS = a_node(resources={"CPU": 2.0, "GPU": 1.0})
 _QUEUE = RayGroup(
-    "ab" * 16,
-    "PENDING",
-    "queue",
-    "",
-    "01000000",
+    group="ab" * 16,
+    state="PENDING",
+    name="queue",
+    namespace="",
+    job="01000000",
     bundles=({"CPU": 1.0},) * 8,
     nodes=("",) * 8,
     strategy="SPREAD",
@@ -33,20 +33,40 @@ def _waits(group: RayGroup, *nodes: RayNode, finished: bool = False) -> tuple[Ra
     return (joins(a_cluster(*nodes, jobs=(replace(_JOB, finished=finished),), groups=(group,))),)
 
 
-@check(
-    "RAY115",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("placed", _waits(replace(_QUEUE, state="CREATED"), a_node())),
         Example("the group waits for others to finish", _waits(_QUEUE, a_node(free={}))),
         Example("the job that requested it has ended", _waits(_QUEUE, _TWO_CPUS, finished=True)),
         Example("8 CPUs of 2", _waits(_QUEUE, _TWO_CPUS), "8 times 1 CPU, but all nodes together have 2 CPU"),
-        Example("a part that no node has", _waits(replace(_QUEUE, bundles=({"GPU": 8.0, "CPU": 1.0},)), _TWO_CPUS), "no node has 8 GPU, 1 CPU"),
-        Example("all bundles on one node", _waits(replace(_QUEUE, strategy="STRICT_PACK"), _TWO_CPUS, replace(_TWO_CPUS, node="n2", resources={"CPU": 7.0})), "no node has 8 CPU"),
-        Example("each bundle on a separate node", _waits(replace(_QUEUE, strategy="STRICT_SPREAD"), a_node()), "it needs 8 nodes, but 1 is alive"),
-        Example("Ray itself reports it", _waits(replace(_QUEUE, waits_for="INFEASIBLE"), a_node()), "Ray reports it as infeasible"),
-    ],
-)  # fmt: skip
+        Example(
+            "a part that no node has",
+            _waits(replace(_QUEUE, bundles=({"GPU": 8.0, "CPU": 1.0},)), _TWO_CPUS),
+            "no node has 8 GPU, 1 CPU",
+        ),
+        Example(
+            "all bundles on one node",
+            _waits(
+                replace(_QUEUE, strategy="STRICT_PACK"),
+                _TWO_CPUS,
+                replace(_TWO_CPUS, node="n2", resources={"CPU": 7.0}),
+            ),
+            "no node has 8 CPU",
+        ),
+        Example(
+            "each bundle on a separate node",
+            _waits(replace(_QUEUE, strategy="STRICT_SPREAD"), a_node()),
+            "it needs 8 nodes, but 1 is alive",
+        ),
+        Example(
+            "Ray itself reports it",
+            _waits(replace(_QUEUE, waits_for="INFEASIBLE"), a_node()),
+            "Ray reports it as infeasible",
+        ),
+    ]
+
+
+@check("RAY115", phase="ray", examples=_examples)
 def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
     """A pending placement group can never be placed in this cluster.
 
@@ -70,7 +90,10 @@ def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
             why = never_placed(group, cluster) if group.state in ("PENDING", "RESCHEDULING") else ""
             if why and not (job is not None and job.finished):
                 yield Finding(
-                    f"placement group {group.name or short(group.group)} of job {group.job} can never be placed: {why}",
+                    (
+                        f"placement group {group.name or short(group.group)} of job {group.job} can never "
+                        f"be placed: {why}"
+                    ),
                     Evidence(
                         f"{bundles(group)}, {group.strategy or 'PACK'}",
                         _totals(cluster),
@@ -78,13 +101,20 @@ def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
                     ),
                     severity=of_another_job(launch),
                     subject=Subject("resource", group.name or short(group.group), group.job),
-                    remedy="request less, or join nodes that have it; CPUs are only a count, set with ray start --num-cpus=",
+                    remedy=(
+                        "request less, or join nodes that have it; CPUs are only a count, set with ray "
+                        "start --num-cpus="
+                    ),
                 )
 
 
 def _totals(cluster: RayCluster) -> str:
     wanted = ("GPU", "CPU")
     return "; ".join(
-        f"{node.address} has {resources_text({name: node.resources[name] for name in wanted if name in node.resources}) or 'none'}"
+        f"{node.address} has {resources_text(_those(wanted, node.resources)) or 'none'}"
         for node in cluster.alive[:6]
     )
+
+
+def _those(names: Iterable[str], resources: Mapping[str, float]) -> dict[str, float]:
+    return {name: resources[name] for name in names if name in resources}

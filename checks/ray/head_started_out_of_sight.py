@@ -15,8 +15,8 @@ _HEAD = ray_place(source="ray start --head", reply="refused")
 
 
 def _script(*words: str, trains: bool = True) -> Launch:
-    command = Command("verl.trainer.main_ppo", (), "run.sh", 9) if trains else None
-    starts = (tuple(Word(word, "run.sh", 4) for word in ("--head", *words)),)
+    command = Command(module="verl.trainer.main_ppo", words=(), path="run.sh", line=9) if trains else None
+    starts = (tuple(Word(text=word, path="run.sh", line=4) for word in ("--head", *words)),)
     return Launch((("run.sh", "shell script"),), command=command, ray_starts=starts)
 
 
@@ -24,19 +24,31 @@ def _looks(*places: Place, folder: str = "/tmp/ray") -> RayAddresses:
     return RayAddresses((*places, _HEAD), folder=folder)
 
 
-@check(
-    "RAY117",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the usual folder", (_looks(), _script())),
-        Example("the same folder", (_looks(folder="/scratch/me/ray"), _script("--temp-dir=/scratch/me/ray/"))),
+        Example(
+            "the same folder", (_looks(folder="/scratch/me/ray"), _script("--temp-dir=/scratch/me/ray/"))
+        ),
         Example("the job has its address", (_looks(ray_place()), _script("--temp-dir=/scratch/me"))),
         Example("auto finds its processes", (_looks(ray_place("auto")), _script("--temp-dir=/scratch/me"))),
-        Example("the job is started by something else", (_looks(), _script("--temp-dir=/scratch/me", trains=False))),
-        Example("the folder that the job searches is unknown", (_looks(folder=UNDETERMINED), _script("--temp-dir=/scratch/me"))),
-        Example("a folder of its own", (_looks(), _script("--temp-dir", "/scratch/me")), "the job looks for it in /tmp/ray"),
-    ],
-)  # fmt: skip
+        Example(
+            "the job is started by something else",
+            (_looks(), _script("--temp-dir=/scratch/me", trains=False)),
+        ),
+        Example(
+            "the folder that the job searches is unknown",
+            (_looks(folder=UNDETERMINED), _script("--temp-dir=/scratch/me")),
+        ),
+        Example(
+            "a folder of its own",
+            (_looks(), _script("--temp-dir", "/scratch/me")),
+            "the job looks for it in /tmp/ray",
+        ),
+    ]
+
+
+@check("RAY117", phase="ray", examples=_examples)
 def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterator[Finding]:
     """The launch script starts its head in a folder where the job does not look for it.
 
@@ -63,7 +75,10 @@ def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterat
         if word.text.rstrip("/") == addresses.folder.rstrip("/"):
             continue
         yield Finding(
-            f"ray start {_OPTION}={word.text} writes the head's address there, but the job looks for it in {addresses.folder}",
+            (
+                f"ray start {_OPTION}={word.text} writes the head's address there, but the job looks for it "
+                f"in {addresses.folder}"
+            ),
             Evidence(
                 f"{_OPTION}={word.text}",
                 f"RAY_ADDRESS={head}, or {addresses.folder}",

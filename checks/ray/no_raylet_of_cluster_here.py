@@ -13,29 +13,62 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _NETWORK = Network(
-    Resolved("node1", ("10.0.0.5",)),
-    (Interface("eth0", "ethernet", up=True, addresses=("10.0.0.5",)),),
-    "eth0",
+    host=Resolved(name="node1", addresses=("10.0.0.5",)),
+    interfaces=(Interface(name="eth0", kind="ethernet", up=True, addresses=("10.0.0.5",)),),
+    default="eth0",
 )
 _SEEN = Processes()
 _AWAY = joins(a_cluster(a_node(address="10.0.0.9")))
 _HERE = joins(a_cluster())
 
 
-@check(
-    "RAY108",
-    phase="ray",
-    examples=lambda: [
-        Example("a raylet of the cluster runs here", (RayAddresses((ray_place(),), (MINE,)), _HERE, _NETWORK, _SEEN)),
-        Example("recognised by its session", (RayAddresses((ray_place(),), (replace(MINE, address="head:6379"),)), _HERE, _NETWORK, _SEEN)),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "a raylet of the cluster runs here",
+            (RayAddresses(places=(ray_place(),), running=(MINE,)), _HERE, _NETWORK, _SEEN),
+        ),
+        Example(
+            "recognised by its session",
+            (
+                RayAddresses(places=(ray_place(),), running=(replace(MINE, address="head:6379"),)),
+                _HERE,
+                _NETWORK,
+                _SEEN,
+            ),
+        ),
         Example("nothing is joined", (RayAddresses(), RayClusters((a_cluster(),)), _NETWORK, _SEEN)),
-        Example("only verl-doctor connects to it", (RayAddresses((ray_place(source="--ray-address"),)), _AWAY, _NETWORK, _SEEN)),
-        Example("through Ray's client, which needs none", (RayAddresses((ray_place("ray://10.0.0.9:10001"),)), RayClusters((), "10.0.0.9:10001"), _NETWORK, _SEEN)),
-        Example("a script that joins the cluster first", (RayAddresses((ray_place(), ray_place(source="ray start --address"))), _AWAY, _NETWORK, _SEEN)),
-        Example("a login node", (RayAddresses((ray_place("10.0.0.9:6379"),)), _AWAY, _NETWORK, _SEEN), "has no node on this machine"),
-        Example("a container with the host's network", (RayAddresses((ray_place(),)), _HERE, _NETWORK, _SEEN), "its processes are not visible from here"),
-    ],
-)  # fmt: skip
+        Example(
+            "only verl-doctor connects to it",
+            (RayAddresses((ray_place(source="--ray-address"),)), _AWAY, _NETWORK, _SEEN),
+        ),
+        Example(
+            "through Ray's client, which needs none",
+            (
+                RayAddresses((ray_place("ray://10.0.0.9:10001"),)),
+                RayClusters(clusters=(), joined="10.0.0.9:10001"),
+                _NETWORK,
+                _SEEN,
+            ),
+        ),
+        Example(
+            "a script that joins the cluster first",
+            (RayAddresses((ray_place(), ray_place(source="ray start --address"))), _AWAY, _NETWORK, _SEEN),
+        ),
+        Example(
+            "a login node",
+            (RayAddresses((ray_place("10.0.0.9:6379"),)), _AWAY, _NETWORK, _SEEN),
+            "has no node on this machine",
+        ),
+        Example(
+            "a container with the host's network",
+            (RayAddresses((ray_place(),)), _HERE, _NETWORK, _SEEN),
+            "its processes are not visible from here",
+        ),
+    ]
+
+
+@check("RAY108", phase="ray", examples=_examples)
 def no_raylet_of_cluster_here(
     addresses: RayAddresses, clusters: RayClusters, network: Network, processes: Processes
 ) -> Iterator[Finding]:
@@ -65,14 +98,20 @@ def no_raylet_of_cluster_here(
         return
     here = [node for node in cluster.alive if network.owner_of(node.address) is not None]
     what = (
-        "reports a node on this machine, but its processes are not visible from here, because it runs in another container"
+        (
+            "reports a node on this machine, but its processes are not visible from here, because it runs "
+            "in another container"
+        )
         if here
         else "has no node on this machine"
     )
     yield Finding(
         f"the Ray at {cluster.address} {what}: a driver cannot join it from here",
         Evidence(
-            f"nodes {', '.join(node.address for node in cluster.alive[:4])}; here run {len(addresses.running)} Rays",
+            (
+                f"nodes {', '.join(node.address for node in cluster.alive[:4])}; here run "
+                f"{len(addresses.running)} Rays"
+            ),
             "a raylet of that cluster on this machine",
             f"the GCS at {cluster.address}, the process table ({len(processes.running)} of jobs)",
         ),

@@ -18,17 +18,25 @@ def _dead(address: str, end: str = "UNEXPECTED_TERMINATION", died: str = "health
     return a_node(f"dead-{address}", address=address, alive=False, free={}, end=end, died=died)
 
 
-@check(
-    "RAY113",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alive", (joins(a_cluster()),)),
-        Example("stopped on purpose", (joins(a_cluster(a_node(), _dead("10.0.0.6", "EXPECTED_TERMINATION"))),)),
+        Example(
+            "stopped on purpose", (joins(a_cluster(a_node(), _dead("10.0.0.6", "EXPECTED_TERMINATION"))),)
+        ),
         Example("the node came back", (joins(a_cluster(a_node(), _dead("10.0.0.5"))),)),
-        Example("the table was not read", (joins(a_cluster(a_node(), _dead("10.0.0.6"), unread=("nodes",))),)),
-        Example("one node of two", (joins(a_cluster(a_node(), _dead("10.0.0.6"))),), "1 node of the Ray at 10.0.0.5:6379 died: 10.0.0.6"),
-    ],
-)  # fmt: skip
+        Example(
+            "the table was not read", (joins(a_cluster(a_node(), _dead("10.0.0.6"), unread=("nodes",))),)
+        ),
+        Example(
+            "one node of two",
+            (joins(a_cluster(a_node(), _dead("10.0.0.6"))),),
+            "1 node of the Ray at 10.0.0.5:6379 died: 10.0.0.6",
+        ),
+    ]
+
+
+@check("RAY113", severity="warning", examples=_examples)
 def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:
     """Nodes of the cluster have died and have not come back.
 
@@ -60,7 +68,10 @@ def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:
     yield Finding(
         f"{counted(len(different), 'node')} of the Ray at {cluster.address} died: {listed(different, _MOST)}",
         Evidence(
-            f"{last.host or last.address} with {resources_text(has) or 'its resources'}: {last.died or last.end or 'Ray reports no reason'}",
+            (
+                f"{last.host or last.address} with {resources_text(has) or 'its resources'}: "
+                f"{last.died or last.end or 'Ray reports no reason'}"
+            ),
             "all nodes alive",
             f"the GCS at {cluster.address}",
         ),

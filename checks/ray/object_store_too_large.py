@@ -17,8 +17,8 @@ from verl_doctor.toolkit.text import in_bytes
 
 _GB = 10**9
 _BY = "--object-store-memory in run.sh:3"
-_SHM = SharedMemory(1000 * _GB, 1000 * _GB)
-_DEFAULT = ObjectStore(200 * _GB, "", 75 << 20, 10 * _GB, 2000 * _GB)
+_SHM = SharedMemory(size=1000 * _GB, free=1000 * _GB)
+_DEFAULT = ObjectStore(size=200 * _GB, given_by="", least=75 << 20, large=10 * _GB, memory=2000 * _GB)
 _GIVEN = replace(_DEFAULT, given_by=_BY)
 _JOB = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7"
 # The share of the memory that Ray itself would take.
@@ -31,22 +31,50 @@ def _example(store: ObjectStore = _DEFAULT, shm: SharedMemory = _SHM, group: int
     return store, shm, an_h200_node(healthy(groups=groups)), HERE
 
 
-@check(
-    "RAY133",
-    phase="ray",
-    unjudged=hidden_groups,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("Ray decides", _example()),
-        Example("a small container, where Ray decides", _example(replace(_DEFAULT, size=3 * _GB), SharedMemory(64 << 20, 64 << 20))),
+        Example(
+            "a small container, where Ray decides",
+            _example(replace(_DEFAULT, size=3 * _GB), SharedMemory(size=64 << 20, free=64 << 20)),
+        ),
         Example("a size that fits", _example(_GIVEN)),
-        Example("a large store on a disk is explicitly allowed", _example(replace(_GIVEN, slow_allowed=True, size=20 * _GB), SharedMemory(16 * _GB, 16 * _GB)), "falls back to disk"),
-        Example("a size above /dev/shm", _example(replace(_GIVEN, size=20 * _GB), SharedMemory(16 * _GB, 15 * _GB)), "Ray does not start"),
-        Example("a size slightly above /dev/shm", _example(replace(_GIVEN, size=8 * _GB), SharedMemory(64 << 20, 64 << 20)), "falls back to disk: /dev/shm has 64.0 MiB left"),
-        Example("a size above the machine's memory", _example(replace(_GIVEN, size=3000 * _GB)), "larger than the 1.8 TiB of memory"),
-        Example("gigabytes given instead of bytes", _example(replace(_GIVEN, size=100)), "smaller than the 75.0 MiB"),
-        Example("Ray decides by the machine's memory in a Slurm job", _example(group=128), "the job's control group has 119 GiB left"),
-    ],
-)  # fmt: skip
+        Example(
+            "a large store on a disk is explicitly allowed",
+            _example(
+                replace(_GIVEN, slow_allowed=True, size=20 * _GB), SharedMemory(size=16 * _GB, free=16 * _GB)
+            ),
+            "falls back to disk",
+        ),
+        Example(
+            "a size above /dev/shm",
+            _example(replace(_GIVEN, size=20 * _GB), SharedMemory(size=16 * _GB, free=15 * _GB)),
+            "Ray does not start",
+        ),
+        Example(
+            "a size slightly above /dev/shm",
+            _example(replace(_GIVEN, size=8 * _GB), SharedMemory(size=64 << 20, free=64 << 20)),
+            "falls back to disk: /dev/shm has 64.0 MiB left",
+        ),
+        Example(
+            "a size above the machine's memory",
+            _example(replace(_GIVEN, size=3000 * _GB)),
+            "larger than the 1.8 TiB of memory",
+        ),
+        Example(
+            "gigabytes given instead of bytes",
+            _example(replace(_GIVEN, size=100)),
+            "smaller than the 75.0 MiB",
+        ),
+        Example(
+            "Ray decides by the machine's memory in a Slurm job",
+            _example(group=128),
+            "the job's control group has 119 GiB left",
+        ),
+    ]
+
+
+@check("RAY133", phase="ray", unjudged=hidden_groups, examples=_examples)
 def object_store_too_large(
     store: ObjectStore, shm: SharedMemory, limits: HostLimits, here: JobHere
 ) -> Iterator[Finding]:
@@ -84,7 +112,10 @@ def object_store_too_large(
         )
     elif store.given_by and store.size > store.memory:
         yield Finding(
-            f"{whose} is larger than the {in_bytes(store.memory)} of memory that Ray detects: Ray does not start",
+            (
+                f"{whose} is larger than the {in_bytes(store.memory)} of memory that Ray detects: Ray does "
+                "not start"
+            ),
             evidence,
             subject=_STORE,
             remedy=remedy,
@@ -102,7 +133,10 @@ def object_store_too_large(
         )
     elif left and store.size > left.memory_left:
         yield Finding(
-            f"Ray's object store may fill {size} of memory, but the job's control group has {in_bytes(left.memory_left)} left",
+            (
+                f"Ray's object store may fill {size} of memory, but the job's control group has "
+                f"{in_bytes(left.memory_left)} left"
+            ),
             replace(evidence, wanted=f"less than {in_bytes(left.memory_left)}", read_from=left.folder),
             subject=_STORE,
             remedy=remedy,

@@ -18,19 +18,41 @@ _STOPS = replace(_SCRIPT, stops_ray=True)
 _FILE = ray_place(source="address file")
 
 
-@check(
-    "RAY110",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a free port", (RayAddresses((replace(_HEAD, reply="refused"),)), RayClusters(), _SCRIPT)),
-        Example("another program has the port", (RayAddresses((_HEAD,)), RayClusters((a_cluster(refused="no GCS", cluster=""),)), _SCRIPT)),
-        Example("the script stops that Ray first", (RayAddresses((_HEAD,), (MINE,)), _THERE, _STOPS)),
-        Example("a Ray of yours", (RayAddresses((_FILE, _HEAD), (MINE,)), _THERE, _SCRIPT), "is already running at"),
-        Example("a Ray of yours, from another folder", (RayAddresses((_HEAD,), (MINE,)), _THERE, _SCRIPT), "does not match persisted value"),
-        Example("another user's Ray, which ray stop does not end", (RayAddresses((_HEAD,), (replace(MINE, mine=False, user="eve"),)), _THERE, _STOPS), "a Ray of eve occupies 10.0.0.5:6379"),
-        Example("another container's", (RayAddresses((_HEAD,)), _THERE, _STOPS), "whose processes are not visible from here"),
-    ],
-)  # fmt: skip
+        Example(
+            "another program has the port",
+            (RayAddresses((_HEAD,)), RayClusters((a_cluster(refused="no GCS", cluster=""),)), _SCRIPT),
+        ),
+        Example(
+            "the script stops that Ray first",
+            (RayAddresses(places=(_HEAD,), running=(MINE,)), _THERE, _STOPS),
+        ),
+        Example(
+            "a Ray of yours",
+            (RayAddresses(places=(_FILE, _HEAD), running=(MINE,)), _THERE, _SCRIPT),
+            "is already running at",
+        ),
+        Example(
+            "a Ray of yours, from another folder",
+            (RayAddresses(places=(_HEAD,), running=(MINE,)), _THERE, _SCRIPT),
+            "does not match persisted value",
+        ),
+        Example(
+            "another user's Ray, which ray stop does not end",
+            (RayAddresses(places=(_HEAD,), running=(replace(MINE, mine=False, user="eve"),)), _THERE, _STOPS),
+            "a Ray of eve occupies 10.0.0.5:6379",
+        ),
+        Example(
+            "another container's",
+            (RayAddresses((_HEAD,)), _THERE, _STOPS),
+            "whose processes are not visible from here",
+        ),
+    ]
+
+
+@check("RAY110", phase="ray", examples=_examples)
 def port_of_another_ray(addresses: RayAddresses, clusters: RayClusters, launch: Launch) -> Iterator[Finding]:
     """Another Ray occupies the port on which the launch script starts its head.
 
@@ -63,7 +85,10 @@ def port_of_another_ray(addresses: RayAddresses, clusters: RayClusters, launch: 
         else "'Session name ... does not match persisted value'"
     )
     yield Finding(
-        f"{whose} occupies {head.address}, where the script starts its head, which would stop with {complaint}",
+        (
+            f"{whose} occupies {head.address}, where the script starts its head, which would stop with "
+            f"{complaint}"
+        ),
         Evidence(
             f"{cluster.session or 'a Ray that requires a token'} at {head.address}",
             "a free port",

@@ -16,24 +16,51 @@ _VARIABLE: Literal["RAY_ADDRESS"] = "RAY_ADDRESS"
 _STARTS = ray_place(source="ray start --head", reply="refused")
 
 
-@check(
-    "RAY109",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("host and port", (RayAddresses((ray_place(),)), ONE)),
-        Example("auto, and a Ray is running", (RayAddresses((ray_place("auto"), ray_place(source="raylet"))), ONE)),
+        Example(
+            "auto, and a Ray is running", (RayAddresses((ray_place("auto"), ray_place(source="raylet"))), ONE)
+        ),
         Example("auto, and the script starts one", (RayAddresses((ray_place("auto"), _STARTS)), ONE)),
         Example("local, and one node", (RayAddresses((ray_place("local"),)), ONE)),
-        Example("a value known only at run time", (RayAddresses((ray_place(UNDETERMINED, host="", path="run.sh"),)), ONE)),
+        Example(
+            "a value known only at run time",
+            (RayAddresses((ray_place(UNDETERMINED, host="", path="run.sh"),)), ONE),
+        ),
         Example("Ray's client", (RayAddresses((ray_place("ray://10.0.0.5:10001"),)), ONE)),
-        Example("the address for ray job submit", (RayAddresses((ray_place("http://10.0.0.5:8265"),), submitted=True), ONE)),
-        Example("auto, and no Ray is running", (RayAddresses((ray_place("auto"),)), ONE), "it finds no running Ray here"),
-        Example("local, and two nodes", (RayAddresses((ray_place("local"),)), TWO), "starts a Ray on this machine alone"),
-        Example("local, and a Ray is running", (RayAddresses((ray_place("local"), ray_place(source="address file")), (MINE,)), ONE), "ignores the Ray at 10.0.0.5:6379"),
-        Example("the dashboard", (RayAddresses((ray_place("http://10.0.0.5:8265"),)), ONE), "is the address of a web service"),
+        Example(
+            "the address for ray job submit",
+            (RayAddresses((ray_place("http://10.0.0.5:8265"),), submitted=True), ONE),
+        ),
+        Example(
+            "auto, and no Ray is running",
+            (RayAddresses((ray_place("auto"),)), ONE),
+            "it finds no running Ray here",
+        ),
+        Example(
+            "local, and two nodes",
+            (RayAddresses((ray_place("local"),)), TWO),
+            "starts a Ray on this machine alone",
+        ),
+        Example(
+            "local, and a Ray is running",
+            (
+                RayAddresses(places=(ray_place("local"), ray_place(source="address file")), running=(MINE,)),
+                ONE,
+            ),
+            "ignores the Ray at 10.0.0.5:6379",
+        ),
+        Example(
+            "the dashboard",
+            (RayAddresses((ray_place("http://10.0.0.5:8265"),)), ONE),
+            "is the address of a web service",
+        ),
         Example("no port", (RayAddresses((ray_place("10.0.0.5"),)), ONE), "has no port"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("RAY109", phase="ray", examples=_examples)
 def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Finding]:
     """RAY_ADDRESS has a value that does not work as intended.
 

@@ -12,23 +12,48 @@ _FOUND = ("address file", "raylet", "ray start --head")
 _DEAD = ray_place(reply="refused", error="Connection refused")
 
 
-@check(
-    "RAY101",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a Ray answers", (RayAddresses((ray_place(),)),)),
         Example("no address is set", (RayAddresses(),)),
-        Example("the script starts a head there", (RayAddresses((_DEAD, ray_place(source="ray start --head", reply="refused"))),)),
+        Example(
+            "the script starts a head there",
+            (RayAddresses((_DEAD, ray_place(source="ray start --head", reply="refused"))),),
+        ),
         Example("a program with another address", (RayAddresses((ray_place(source="ray.init"), _DEAD)),)),
         Example("an address for ray job submit", (RayAddresses((_DEAD,), submitted=True),)),
         Example("a dead port", (RayAddresses((_DEAD,)),), "nothing listens on 10.0.0.5:6379"),
-        Example("a firewall", (RayAddresses((ray_place(reply="silence"),)),), "10.0.0.5:6379 does not respond"),
-        Example("no route", (RayAddresses((ray_place(reply="no route", error="No route to host"),)),), "No route to host"),
-        Example("an unknown name", (RayAddresses((ray_place("haed:6379", reply="no such name"),)),), "haed does not resolve"),
-        Example("where the script joins", (RayAddresses((ray_place(source="ray start --address", reply="refused", path="run.sh", line=4),)),), "set by ray start --address"),
-        Example("in the command", (RayAddresses((ray_place(source="ray.init", reply="refused", path="run.sh", line=7),)),), "Ray would retry forever"),
-    ],
-)  # fmt: skip
+        Example(
+            "a firewall", (RayAddresses((ray_place(reply="silence"),)),), "10.0.0.5:6379 does not respond"
+        ),
+        Example(
+            "no route",
+            (RayAddresses((ray_place(reply="no route", error="No route to host"),)),),
+            "No route to host",
+        ),
+        Example(
+            "an unknown name",
+            (RayAddresses((ray_place("haed:6379", reply="no such name"),)),),
+            "haed does not resolve",
+        ),
+        Example(
+            "where the script joins",
+            (
+                RayAddresses(
+                    (ray_place(source="ray start --address", reply="refused", path="run.sh", line=4),)
+                ),
+            ),
+            "set by ray start --address",
+        ),
+        Example(
+            "in the command",
+            (RayAddresses((ray_place(source="ray.init", reply="refused", path="run.sh", line=7),)),),
+            "Ray would retry forever",
+        ),
+    ]
+
+
+@check("RAY101", phase="ray", examples=_examples)
 def ray_address_leads_nowhere(addresses: RayAddresses) -> Iterator[Finding]:
     """No Ray answers at the address that the job is to join.
 

@@ -17,31 +17,80 @@ _NONE = RayAddresses()
 
 
 def _start(line: int = 3, **options: str) -> RayStart:
-    return RayStart(_RUN, line, {name.replace("_", "-"): value for name, value in options.items()})
+    return RayStart(
+        path=_RUN, line=line, options={name.replace("_", "-"): value for name, value in options.items()}
+    )
 
 
 _HEAD = _start(head="", port="6380")
 _HTTP = "http://127.0.0.1:8265"
 
 
-@check(
-    "RAY134",
-    phase="ray",
-    examples=lambda: [
-        Example("a head, and workers that join it", (RayStarts((_HEAD, _start(5, address="$HEAD:6380"))), _NONE)),
-        Example("the port is unknown", (RayStarts((_start(head="", port="$PORT"), _start(5, address="$HEAD:6379"))), _NONE)),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "a head, and workers that join it", (RayStarts((_HEAD, _start(5, address="$HEAD:6380"))), _NONE)
+        ),
+        Example(
+            "the port is unknown",
+            (RayStarts((_start(head="", port="$PORT"), _start(5, address="$HEAD:6379"))), _NONE),
+        ),
         Example("a cluster that already runs", (RayStarts((_start(address="10.0.0.5:6379"),)), _NONE)),
-        Example("two clusters, each with its workers", (RayStarts((_HEAD, _start(4, head="", port="6390"), _start(5, address="$B:6390"))), _NONE)),
-        Example("the job goes to the dashboard", (RayStarts((_HEAD,), (_start(6, address=_HTTP),)), _NONE)),
-        Example("to another cluster's", (RayStarts((_HEAD,), (_start(6, address="http://10.0.0.9:8265"),)), _NONE)),
-        Example("one address, twice", (RayStarts(), RayAddresses((ray_place(source="ray.init"), ray_place())))),
-        Example("workers join another port", (RayStarts((_HEAD, _start(5, address="$HEAD:6379"))), _NONE), "ray start --address joins port 6379, but the head starts with 6380"),
-        Example("the head has Ray's own port", (RayStarts((_start(head=""), _start(5, address="$HEAD:6380"))), _NONE), "joins port 6380, but the head starts with 6379"),
-        Example("the job goes to another port than the dashboard's", (RayStarts((_start(head="", dashboard_port="8270"),), (_start(6, address=_HTTP),)), _NONE), "is sent to port 8265, but the head's dashboard starts with 8270"),
-        Example("no dashboard", (RayStarts((_start(head="", include_dashboard="false"),), (_start(6, address=_HTTP),)), _NONE), "without a dashboard"),
-        Example("the driver has another address than everything else", (RayStarts(), RayAddresses((ray_place("10.0.0.9:6379", "ray.init"), ray_place()))), "joins 10.0.0.9:6379"),
-    ],
-)  # fmt: skip
+        Example(
+            "two clusters, each with its workers",
+            (RayStarts((_HEAD, _start(4, head="", port="6390"), _start(5, address="$B:6390"))), _NONE),
+        ),
+        Example(
+            "the job goes to the dashboard",
+            (RayStarts(commands=(_HEAD,), submits=(_start(6, address=_HTTP),)), _NONE),
+        ),
+        Example(
+            "to another cluster's",
+            (RayStarts(commands=(_HEAD,), submits=(_start(6, address="http://10.0.0.9:8265"),)), _NONE),
+        ),
+        Example(
+            "one address, twice", (RayStarts(), RayAddresses((ray_place(source="ray.init"), ray_place())))
+        ),
+        Example(
+            "workers join another port",
+            (RayStarts((_HEAD, _start(5, address="$HEAD:6379"))), _NONE),
+            "ray start --address joins port 6379, but the head starts with 6380",
+        ),
+        Example(
+            "the head has Ray's own port",
+            (RayStarts((_start(head=""), _start(5, address="$HEAD:6380"))), _NONE),
+            "joins port 6380, but the head starts with 6379",
+        ),
+        Example(
+            "the job goes to another port than the dashboard's",
+            (
+                RayStarts(
+                    commands=(_start(head="", dashboard_port="8270"),), submits=(_start(6, address=_HTTP),)
+                ),
+                _NONE,
+            ),
+            "is sent to port 8265, but the head's dashboard starts with 8270",
+        ),
+        Example(
+            "no dashboard",
+            (
+                RayStarts(
+                    commands=(_start(head="", include_dashboard="false"),),
+                    submits=(_start(6, address=_HTTP),),
+                ),
+                _NONE,
+            ),
+            "without a dashboard",
+        ),
+        Example(
+            "the driver has another address than everything else",
+            (RayStarts(), RayAddresses((ray_place("10.0.0.9:6379", "ray.init"), ray_place()))),
+            "joins 10.0.0.9:6379",
+        ),
+    ]
+
+
+@check("RAY134", phase="ray", examples=_examples)
 def ray_addresses_disagree(
     starts: RayStarts | Unknown, addresses: RayAddresses | Unknown
 ) -> Iterator[Finding]:
@@ -73,7 +122,10 @@ def _of_joining(heads: list[RayStart], commands: Iterable[RayStart]) -> Iterator
         port = command.options.get("address", "").rpartition(":")[2]
         if port.isdigit() and _known(ports) and port not in ports:
             yield Finding(
-                f"ray start --address joins port {port}, but the head starts with {' and '.join(sorted(ports))}",
+                (
+                    f"ray start --address joins port {port}, but the head starts with "
+                    f"{' and '.join(sorted(ports))}"
+                ),
                 Evidence(found=f"--address={command.options['address']}", wanted=f"port {min(ports)}"),
                 subject=Subject("address", command.options["address"]),
                 location=Location(command.path, command.line),
@@ -83,7 +135,10 @@ def _of_joining(heads: list[RayStart], commands: Iterable[RayStart]) -> Iterator
 
 
 def _of_submitting(heads: list[RayStart], submits: Iterable[RayStart]) -> Iterator[Finding]:
-    """Judge a job that is submitted to this machine. A head started here does not concern a job submitted elsewhere."""
+    """Judge a job that is submitted to this machine.
+
+    A head started here does not concern a job submitted elsewhere.
+    """
     ports = {head.options.get("dashboard-port") or _DASHBOARD for head in heads}
     without = all(head.options.get("include-dashboard", "").lower() in ("false", "0", "no") for head in heads)
     for submit in submits:
@@ -123,7 +178,10 @@ def _of_driver(addresses: RayAddresses) -> Iterator[Finding]:
             ),
             subject=Subject("variable", "RAY_ADDRESS"),
             location=finding_its_place(driver),
-            remedy="set only one of them, or both to the same address; ray status and processes that the job starts use RAY_ADDRESS",
+            remedy=(
+                "set only one of them, or both to the same address; ray status and processes that the job "
+                "starts use RAY_ADDRESS"
+            ),
             severity="warning",
         )
 

@@ -19,7 +19,9 @@ from verl_doctor.toolkit.text import in_bytes
 _STORE = "object_store_memory"
 _LEVELS = ("CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET")
 _TAKES = RayInitArguments(
-    ("address", "num_cpus", "num_gpus", _STORE, "runtime_env"), "/env/ray/_private/worker.py:1446", 75 << 20
+    names=("address", "num_cpus", "num_gpus", _STORE, "runtime_env"),
+    read_from="/env/ray/_private/worker.py:1446",
+    smallest_store=75 << 20,
 )
 _ACCEPTS_MORE = replace(_TAKES, names=(*_TAKES.names, "namespace", "logging_level"))
 _GONE = replace(_TAKES, missing_folder="/home/me/gone")
@@ -27,31 +29,87 @@ _WITH_RUNTIME_ENV: dict[str, dict[str, object]] = {"ray_kwargs": {"ray_init": {"
 _COUNTS = replace(_TAKES, numbers=("num_cpus", "num_gpus", _STORE))
 
 
-@check(
-    "RAY147",
-    phase="ray",
-    requires=("CFG101", "CFG102", "CFG103"),
-    examples=lambda: [
-        Example("valid arguments", (*configured(f"{KEY}.num_cpus=8", f"+{KEY}.{_STORE}=100000000"), _TAKES, RayAddresses())),
-        Example("a misspelt argument", (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
-        Example("a small object store", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray requires at least 75.0 MiB"),
-        Example("a Ray that already runs", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
-        Example("verl 0.5 and older, which pass only num_cpus", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),
-        Example("a missing folder", (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to upload, does not exist"),
-        Example("a level of logging", (*configured(f"+{KEY}.logging_level=warning", f"+{KEY}.namespace=mine"), _ACCEPTS_MORE, RayAddresses())),
-        Example("an unknown level", (*configured(f"+{KEY}.logging_level=verbose"), _ACCEPTS_MORE, RayAddresses()), "Ray has no logging level verbose"),
-        Example("a namespace that is a number", (*configured(f"+{KEY}.namespace=7"), _ACCEPTS_MORE, RayAddresses()), "a namespace must be a string"),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "valid arguments",
+            (*configured(f"{KEY}.num_cpus=8", f"+{KEY}.{_STORE}=100000000"), _TAKES, RayAddresses()),
+        ),
+        Example(
+            "a misspelt argument",
+            (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()),
+            "has no argument num_gpu; did you mean num_gpus?",
+        ),
+        Example(
+            "a small object store",
+            (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses()),
+            "Ray requires at least 75.0 MiB",
+        ),
+        Example(
+            "a Ray that already runs",
+            (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),))),
+        ),
+        Example(
+            "verl 0.5 and older, which pass only num_cpus",
+            (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses()),
+        ),
+        Example(
+            "a missing folder",
+            (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()),
+            "/home/me/gone, which Ray is to upload, does not exist",
+        ),
+        Example(
+            "a level of logging",
+            (
+                *configured(f"+{KEY}.logging_level=warning", f"+{KEY}.namespace=mine"),
+                _ACCEPTS_MORE,
+                RayAddresses(),
+            ),
+        ),
+        Example(
+            "an unknown level",
+            (*configured(f"+{KEY}.logging_level=verbose"), _ACCEPTS_MORE, RayAddresses()),
+            "Ray has no logging level verbose",
+        ),
+        Example(
+            "a namespace that is a number",
+            (*configured(f"+{KEY}.namespace=7"), _ACCEPTS_MORE, RayAddresses()),
+            "a namespace must be a string",
+        ),
         Example("a size in bytes", (*configured(f"+{KEY}.{_STORE}=8000000000"), _COUNTS, RayAddresses())),
-        Example("a size with a unit", (*configured(f"+{KEY}.{_STORE}=8GB"), _COUNTS, RayAddresses()), "ray.init() requires a number for object_store_memory, but gets 8GB"),
-        Example("a variable as text", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses())),
-        Example("a runtime environment as a mapping", (*configured(f"+{KEY}.runtime_env={{env_vars:{{A:b}}}}"), _TAKES, RayAddresses())),
-        Example("no runtime environment", (*configured(f"++{KEY}.runtime_env=null", tree=_WITH_RUNTIME_ENV), _TAKES, RayAddresses()), "verl merges its own runtime environment with ray_kwargs.ray_init.runtime_env, which is null"),
-        Example("variables in a list", (*configured(f"+{KEY}.runtime_env.env_vars=['A=b']"), _TAKES, RayAddresses()), "ray_kwargs.ray_init.runtime_env.env_vars must be a mapping"),
+        Example(
+            "a size with a unit",
+            (*configured(f"+{KEY}.{_STORE}=8GB"), _COUNTS, RayAddresses()),
+            "ray.init() requires a number for object_store_memory, but gets 8GB",
+        ),
+        Example(
+            "a variable as text",
+            (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses()),
+        ),
+        Example(
+            "a runtime environment as a mapping",
+            (*configured(f"+{KEY}.runtime_env={{env_vars:{{A:b}}}}"), _TAKES, RayAddresses()),
+        ),
+        Example(
+            "no runtime environment",
+            (*configured(f"++{KEY}.runtime_env=null", tree=_WITH_RUNTIME_ENV), _TAKES, RayAddresses()),
+            "verl merges its own runtime environment with ray_kwargs.ray_init.runtime_env, which is null",
+        ),
+        Example(
+            "variables in a list",
+            (*configured(f"+{KEY}.runtime_env.env_vars=['A=b']"), _TAKES, RayAddresses()),
+            "ray_kwargs.ray_init.runtime_env.env_vars must be a mapping",
+        ),
         Example("no variables", (*configured(f"+{KEY}.runtime_env.env_vars=null"), _TAKES, RayAddresses())),
-        Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be strings, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
-    ],
-    since="0.2",
-)  # fmt: skip
+        Example(
+            "a variable as a number",
+            (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()),
+            "must be strings, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4",
+        ),
+    ]
+
+
+@check("RAY147", phase="ray", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def ray_init_refuses(
     configuration: Configuration, arguments: RayInitArguments, addresses: RayAddresses | Unknown
 ) -> Iterator[Finding]:
@@ -60,8 +118,9 @@ def ray_init_refuses(
     ## Why it matters
 
     verl passes all keys below `ray_kwargs.ray_init` to `ray.init()`, which refuses unknown arguments, an
-    object store below its minimum, a `working_dir` that is not a folder, and variables that are numbers. verl first
-    merges its own `runtime_env` with the given one, which must be a mapping. The job stops before any worker starts.
+    object store below its minimum, a `working_dir` that is not a folder, and variables that are numbers. verl
+    first merges its own `runtime_env` with the given one, which must be a mapping. The job stops before any
+    worker starts.
 
     ## How to fix
 
@@ -117,7 +176,10 @@ def ray_init_refuses(
 
 
 def _not_merged(configuration: Configuration, given: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Yield what OmegaConf cannot merge with verl's own runtime environment, a mapping with a mapping `env_vars`: key, fault and remedy."""
+    """Yield what OmegaConf cannot merge with verl's own runtime environment: key, fault, remedy.
+
+    That environment is a mapping with a mapping `env_vars`.
+    """
     key = f"{KEY}.runtime_env"
     inner = given.get("runtime_env", {})
     variables = inner.get("env_vars") if isinstance(inner, Mapping) else None

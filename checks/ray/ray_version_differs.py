@@ -11,19 +11,26 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
 def _installed(version: str) -> LibraryTrees:
-    return LibraryTrees((Tree("/env/ray", "ray", version, "site-packages"),))
+    return LibraryTrees((Tree(folder="/env/ray", module="ray", version=version, found_in="site-packages"),))
 
 
-@check(
-    "RAY104",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("the same", (joins(a_cluster()), _installed("2.60.0"))),
         Example("an unknown version", (joins(a_cluster(ray="")), _installed("2.60.0"))),
-        Example("a cluster that the job does not join", (RayClusters((a_cluster(ray="2.9.0"),)), _installed("2.60.0"))),
-        Example("another release", (joins(a_cluster(ray="2.60.0")), _installed("2.55.0")), "runs Ray 2.60.0, but this environment has 2.55.0"),
-    ],
-)  # fmt: skip
+        Example(
+            "a cluster that the job does not join",
+            (RayClusters((a_cluster(ray="2.9.0"),)), _installed("2.60.0")),
+        ),
+        Example(
+            "another release",
+            (joins(a_cluster(ray="2.60.0")), _installed("2.55.0")),
+            "runs Ray 2.60.0, but this environment has 2.55.0",
+        ),
+    ]
+
+
+@check("RAY104", phase="ray", examples=_examples)
 def ray_version_differs(clusters: RayClusters, trees: LibraryTrees) -> Iterator[Finding]:
     """The cluster runs another Ray version than the job.
 
@@ -43,7 +50,10 @@ def ray_version_differs(clusters: RayClusters, trees: LibraryTrees) -> Iterator[
     if cluster is None or tree is None or not cluster.ray or not tree.version or cluster.ray == tree.version:
         return
     yield Finding(
-        f"the cluster at {cluster.address} runs Ray {cluster.ray}, but this environment has {tree.version}: the job cannot join it",
+        (
+            f"the cluster at {cluster.address} runs Ray {cluster.ray}, but this environment has "
+            f"{tree.version}: the job cannot join it"
+        ),
         Evidence(
             f"Ray {tree.version} in {tree.folder}", f"Ray {cluster.ray}", f"the GCS at {cluster.address}"
         ),

@@ -10,25 +10,49 @@ from verl_doctor.toolkit.collectors.ray.addresses import LocalRay, RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
-_OTHER = LocalRay("10.0.0.5:7777", "session_2026-11-21_11-00-00_000000_99", (99,), 98, "me")
+_OTHER = LocalRay(
+    address="10.0.0.5:7777", session="session_2026-11-21_11-00-00_000000_99", raylets=(99,), gcs=98, user="me"
+)
 _MOST = 4
 _FILE = ray_place(source="address file")
 _PLACES = (_FILE, ray_place(source="raylet"), ray_place("10.0.0.5:7777", "raylet"))
 
 
-@check(
-    "RAY107",
-    severity="warning",
-    examples=lambda: [
-        Example("a single Ray", (RayAddresses((_FILE,), (MINE,)),)),
-        Example("a single Ray with two raylets", (RayAddresses((_FILE,), (replace(MINE, raylets=(77, 78)),)),)),
-        Example("the address is named", (RayAddresses((ray_place(), *_PLACES), (MINE, _OTHER)),)),
-        Example("the other is another user's", (RayAddresses(_PLACES, (MINE, replace(_OTHER, mine=False))),)),
-        Example("the Ray to join has stopped, which RAY102 reports", (RayAddresses((ray_place(source="address file", reply="refused"),), (MINE, _OTHER)),)),
-        Example("jobs that each have their own Ray, and the next one starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),)),
-        Example("two clusters", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379"),
-    ],
-)  # fmt: skip
+def _examples() -> list[Example]:
+    return [
+        Example("a single Ray", (RayAddresses(places=(_FILE,), running=(MINE,)),)),
+        Example(
+            "a single Ray with two raylets",
+            (RayAddresses(places=(_FILE,), running=(replace(MINE, raylets=(77, 78)),)),),
+        ),
+        Example(
+            "the address is named", (RayAddresses(places=(ray_place(), *_PLACES), running=(MINE, _OTHER)),)
+        ),
+        Example(
+            "the other is another user's",
+            (RayAddresses(places=_PLACES, running=(MINE, replace(_OTHER, mine=False))),),
+        ),
+        Example(
+            "the Ray to join has stopped, which RAY102 reports",
+            (
+                RayAddresses(
+                    places=(ray_place(source="address file", reply="refused"),), running=(MINE, _OTHER)
+                ),
+            ),
+        ),
+        Example(
+            "jobs that each have their own Ray, and the next one starts a third",
+            (RayAddresses(places=_PLACES[1:], running=(MINE, _OTHER)),),
+        ),
+        Example(
+            "two clusters",
+            (RayAddresses(places=_PLACES, running=(MINE, _OTHER)),),
+            "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379",
+        ),
+    ]
+
+
+@check("RAY107", severity="warning", examples=_examples)
 def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
     """Several Ray clusters run on this machine, and a job joins whichever was started last.
 
@@ -51,7 +75,10 @@ def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
     if taken.reply != "connected":
         return
     yield Finding(
-        f"{len(yours)} Rays of yours run on this machine; a job joins the one at {taken.address} unless it has another address",
+        (
+            f"{len(yours)} Rays of yours run on this machine; a job joins the one at {taken.address} unless "
+            "it has another address"
+        ),
         Evidence(
             listed((f"{ray.address} (raylet {ray.raylets[0]}, {ray.session})" for ray in yours), _MOST),
             "one, or RAY_ADDRESS with the intended one",

@@ -13,9 +13,12 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _MEMORY = frozenset({"tmpfs", "ramfs"})
 _BY = "RAY_object_spilling_directory of this shell"
-_GIVEN = Spilling(("/scratch/spill",), _BY)
+_GIVEN = Spilling(paths=("/scratch/spill",), given_by=_BY)
 _MOUNTS = "/proc/self/mountinfo"
-_REMEDY = "set ray start --object-spilling-directory to a folder on a local disk; by default Ray uses its session's folder"
+_REMEDY = (
+    "set ray start --object-spilling-directory to a folder on a local disk; by default Ray uses its "
+    "session's folder"
+)
 
 
 def _example(spilling: Spilling = _GIVEN, **about: object) -> tuple[object, ...]:
@@ -26,20 +29,40 @@ def _example(spilling: Spilling = _GIVEN, **about: object) -> tuple[object, ...]
     )
 
 
-@check(
-    "RAY131",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a local disk", _example()),
         Example("another storage", (Spilling(storage="smart_open", given_by=_BY), Folders((roomy(),)), HERE)),
-        Example("sessions on NFS, which HOST107 reports", (_GIVEN, Folders((roomy(shared=True, kind="nfs4"),)), HERE)),
-        Example("not JSON", (Spilling(wrong="it is not a JSON object", given_by="RAY_object_spilling_config of this shell"), Folders(), HERE), "Ray cannot read RAY_object_spilling_config of this shell: it is not a JSON object"),
-        Example("a read-only disk", _example(writable=False, read_only=True), "Ray cannot write to /scratch/spill (spilled objects, by RAY_object_spilling_directory of this shell)"),
+        Example(
+            "sessions on NFS, which HOST107 reports",
+            (_GIVEN, Folders((roomy(shared=True, kind="nfs4"),)), HERE),
+        ),
+        Example(
+            "not JSON",
+            (
+                Spilling(
+                    wrong="it is not a JSON object", given_by="RAY_object_spilling_config of this shell"
+                ),
+                Folders(),
+                HERE,
+            ),
+            "Ray cannot read RAY_object_spilling_config of this shell: it is not a JSON object",
+        ),
+        Example(
+            "a read-only disk",
+            _example(writable=False, read_only=True),
+            (
+                "Ray cannot write to /scratch/spill (spilled objects, by RAY_object_spilling_directory of "
+                "this shell)"
+            ),
+        ),
         Example("another user's folder", _example(writable=False), "Ray cannot write to /scratch/spill"),
         Example("memory", _example(kind="tmpfs"), "would spill objects from memory into memory"),
         Example("NFS", _example(shared=True, kind="nfs4"), "lies on nfs4"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("RAY131", phase="ray", examples=_examples)
 def spilling_in_a_bad_place(spilling: Spilling, folders: Folders, here: JobHere) -> Iterator[Finding]:
     """Ray is set to spill objects to an unsuitable folder.
 

@@ -17,8 +17,13 @@ _MIB = 1 << 20
 _NEARLY = 0.8
 _SHOWN = 4
 _YAML = "/home/me/runtime_env.yaml"
-_SMALL = RayPackage("/home/me/verl", _YAML, 1, 9 * _MIB, 900, 100 * _MIB, listed_in=_YAML)
-_PARTS = (PackagePart("checkpoints/", 6000 * _MIB), PackagePart("data/train.parquet", 40 * _MIB))
+_SMALL = RayPackage(
+    folder="/home/me/verl", path=_YAML, line=1, size=9 * _MIB, files=900, limit=100 * _MIB, listed_in=_YAML
+)
+_PARTS = (
+    PackagePart(name="checkpoints/", size=6000 * _MIB),
+    PackagePart(name="data/train.parquet", size=40 * _MIB),
+)
 _LARGE = replace(_SMALL, size=6049 * _MIB, parts=_PARTS)
 
 
@@ -28,19 +33,33 @@ def _undecided(package: RayPackage) -> Unknown | None:
     return Unknown(f"{package.folder} has too many files to count: {package.files} in 4 s")
 
 
-@check(
-    "RAY130",
-    phase="ray",
-    applies=_undecided,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a checkout of verl", (_SMALL, GOOD)),
         Example("checkpoints in the checkout", (_LARGE, GOOD), "5.9 GiB, but ray job submit accepts 100 MiB"),
         Example("too many files to count", (replace(_LARGE, whole=False), GOOD), "at least 5.9 GiB"),
-        Example("the job's own ray.init sends the folder", (replace(_LARGE, submitted=False, limit=512 * _MIB), GOOD), "but Ray accepts 512 MiB"),
-        Example("nearly too large", (replace(_SMALL, size=90 * _MIB), GOOD), "90.0 MiB, but ray job submit accepts 100 MiB"),
-        Example("an unreadable folder inside", (replace(_SMALL, failed="PermissionError: [Errno 13] Permission denied: '/home/me/verl/x'"), GOOD), "Ray cannot pack"),
-    ],
-)  # fmt: skip
+        Example(
+            "the job's own ray.init sends the folder",
+            (replace(_LARGE, submitted=False, limit=512 * _MIB), GOOD),
+            "but Ray accepts 512 MiB",
+        ),
+        Example(
+            "nearly too large",
+            (replace(_SMALL, size=90 * _MIB), GOOD),
+            "90.0 MiB, but ray job submit accepts 100 MiB",
+        ),
+        Example(
+            "an unreadable folder inside",
+            (
+                replace(_SMALL, failed="PermissionError: [Errno 13] Permission denied: '/home/me/verl/x'"),
+                GOOD,
+            ),
+            "Ray cannot pack",
+        ),
+    ]
+
+
+@check("RAY130", phase="ray", applies=_undecided, examples=_examples)
 def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Finding]:
     """The folder that Ray uploads to the cluster is larger than Ray accepts.
 
@@ -73,8 +92,11 @@ def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Findi
     too_large = package.size >= package.limit
     stays = can_stay(package, launch) if too_large else ()
     yield Finding(
-        f"{package.folder} is uploaded to the cluster with the job: {'' if package.whole else 'at least '}"
-        f"{in_bytes(package.size)}, but {'ray job submit' if package.submitted else 'Ray'} accepts {in_bytes(package.limit)}",
+        (
+            f"{package.folder} is uploaded to the cluster with the job: "
+            f"{'' if package.whole else 'at least '}{in_bytes(package.size)}, but "
+            f"{'ray job submit' if package.submitted else 'Ray'} accepts {in_bytes(package.limit)}"
+        ),
         Evidence(
             found=f"{in_bytes(package.size)} in {counted(package.files, 'file')}"
             + (f"; the largest parts are {largest}" if largest else ""),
@@ -85,7 +107,10 @@ def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Findi
         location=where,
         remedy=f"exclude what the job does not use: excludes: [{', '.join(patterns(stays))}]"
         if stays
-        else "upload a folder with only the sources, or exclude what the job does not need (excludes, .gitignore)",
+        else (
+            "upload a folder with only the sources, or exclude what the job does not need (excludes, "
+            ".gitignore)"
+        ),
         severity=None if too_large else "info",
         fix="leave-out-of-package" if stays and package.listed_in else None,
     )

@@ -1,4 +1,4 @@
-"""Shared by the rules about attention backends: the settings that count, and how to select a backend in this vLLM."""
+"""Shared by the rules about attention backends: settings that count, and selecting one in this vLLM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm"
 
 
 def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[RequestedBackend, str]]:
-    """Yield the settings that this vLLM reads, with the name as it looks it up: it converts options to upper case first."""
+    """Yield the settings that this vLLM reads, with the name it looks up: options converted to upper case."""
     for place in requested.places:
         if place.by == VARIABLE and backends.variable_is_read:
             yield place, place.name
@@ -61,7 +61,10 @@ def remedy(place: RequestedBackend, backends: AttentionBackends) -> str:
 
 
 def choices(backends: AttentionBackends) -> list[str]:
-    """Usable names, without those for latent attention: for CUDA if the device is unknown, and only those that a known model supports."""
+    """Usable names, without those for latent attention.
+
+    They are those for CUDA if the device is unknown, and only those that a known model supports.
+    """
     device = backends.platform or "cuda"
     return [
         backend.name

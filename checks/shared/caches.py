@@ -40,7 +40,7 @@ HUGGING_FACE = partial(
 
 def here(*folders: CacheFolder, local: str = "/scratch/verl-caches-me") -> Caches:
     """Facts of an example: these caches, and a local disk of the node."""
-    return Caches(folders, local)
+    return Caches(folders=folders, local=local)
 
 
 def in_words(folder: CacheFolder) -> str:

@@ -1,4 +1,4 @@
-"""Shared by the rules about the job's configuration: keys, the location of a word, and a miniature of verl's tree for examples."""
+"""Shared by the rules about the job's configuration: keys, word locations, a mini verl tree for examples."""
 
 from __future__ import annotations
 
@@ -71,14 +71,29 @@ TREE: Mapping[str, Any] = {
 def configured(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE) -> tuple[Configuration]:
     """The facts of an example: a miniature, with these overrides from the lines of a script."""
     configuration = Configuration(
-        "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", before=tree, verl=verl
+        program="/env/verl/trainer/main_ppo.py",
+        folder="/env/verl/trainer/config",
+        name="ppo_trainer",
+        before=tree,
+        verl=verl,
     )
-    return (with_overrides(configuration, [Word(text, SCRIPT, line) for line, text in enumerate(words, 2)]),)
+    return (
+        with_overrides(
+            configuration, [Word(text=text, path=SCRIPT, line=line) for line, text in enumerate(words, 2)]
+        ),
+    )
 
 
 def composed(tree: Mapping[str, Any]) -> Configuration:
     """A job of main_ppo with exactly this configuration."""
-    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
+    return Configuration(
+        program="main_ppo",
+        folder="/env/verl/trainer/config",
+        name="ppo_trainer",
+        overrides=(),
+        before=tree,
+        after=tree,
+    )
 
 
 def with_rollout(**settings: Any) -> Configuration:
@@ -117,7 +132,10 @@ def place(word: OverrideWord) -> Location:
 
 
 def severity_of(word: OverrideWord) -> Severity | None:
-    """The severity of a fault in a word: a warning if an undecided condition of the script adds it, else the rule's."""
+    """The severity of a fault in a word.
+
+    It is a warning if an undecided condition of the script adds the word, otherwise the rule's.
+    """
     return "warning" if word.conditional else None
 
 

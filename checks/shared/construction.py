@@ -13,16 +13,20 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, Location, Pha
 _LONGEST = 300  # characters of an exception's message that a finding shows
 # The next step where an import fails that no setting of the job names: changing a setting does not help.
 _IMPORTS = {
-    "ModuleNotFoundError": "install the package that the message names, or add the folder of your own module to PYTHONPATH",
+    "ModuleNotFoundError": (
+        "install the package that the message names, or add the folder of your own module to PYTHONPATH"
+    ),
     "ImportError": "install releases of the packages in the message that fit together",
 }
-SOUND = Construction((Built("composition", "ok"),))
+SOUND = Construction((Built(stage="composition", ended="ok"),))
 
 
 def broken(stage: str, kind: str, text: str) -> Construction:
     """Facts of an example in which one stage breaks."""
-    frame = Frame("/env/verl/x.py", 12, "f", "verl")
-    return Construction((Built(stage, "breaks", 0.1, kind, text, frames=(frame,)),))
+    frame = Frame(file="/env/verl/x.py", line=12, function="f", of="verl")
+    return Construction(
+        (Built(stage=stage, ended="breaks", seconds=0.1, kind=kind, text=text, frames=(frame,)),)
+    )
 
 
 def findings(
@@ -32,7 +36,10 @@ def findings(
     remedy: str,
     other_phases: Mapping[str, Phase] | None = None,
 ) -> Iterator[Finding]:
-    """Yield a finding for each fault of these stages, given with their descriptions. `other_phases` overrides the phase of some stages."""
+    """Yield a finding for each fault of these stages, given with their descriptions.
+
+    `other_phases` overrides the phase of some stages.
+    """
     for built in construction.bad(*stages):
         when = (other_phases or {}).get(built.stage, phase)
         yield finding(built, stages[built.stage], when, remedy)
@@ -79,7 +86,7 @@ def _location(built: Built) -> Location | None:
 
 
 def reached(stages: Iterable[str]) -> Callable[[Construction], Unknown | None]:
-    """Return the condition under which a rule about these stages can be judged: the construction got to one of them."""
+    """Return the condition for judging a rule about these stages: the construction reached one of them."""
 
     def applies(construction: Construction) -> Unknown | None:
         ends = [built.ended for built in construction.stages if built.stage in names]

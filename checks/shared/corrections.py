@@ -14,7 +14,17 @@ from verl_doctor.toolkit.sources.hydra.written import as_written
 
 KEEPS_RESULT = "script-word"
 CHANGES_RESULT = "script-word-changed"
-_EDITABLE = frozenset({"applied", "chosen", "no such key", "already there", "not an override", "several values", "nothing to delete"})  # fmt: skip
+_EDITABLE = frozenset(
+    {
+        "applied",
+        "chosen",
+        "no such key",
+        "already there",
+        "not an override",
+        "several values",
+        "nothing to delete",
+    }
+)
 
 
 class Healed(TypedDict, total=False):
@@ -81,7 +91,10 @@ def settings(
 
 
 def without_value(configuration: Configuration, key: str) -> Correction | None:
-    """The correction of a number that is none: 1 for a micro batch, which fits every batch; otherwise verl's default."""
+    """The correction of a number that is none.
+
+    It is 1 for a micro batch, which fits every batch; otherwise verl's default.
+    """
     if keeps_result(key) and "micro" in key:
         return settings(configuration, {key: 1}, "a micro batch of 1 fits every batch")
     default = configuration.default(key)
@@ -93,7 +106,10 @@ def without_value(configuration: Configuration, key: str) -> Correction | None:
 def variable(
     name: str, value: str | None, at: Location | None, new: str | None, why: str = "", effect: str = ""
 ) -> Correction | None:
-    """The correction that gives a variable another value where a file sets it, or comments that line out; None where no file does."""
+    """The correction that changes a variable where a file sets it; None where no file does.
+
+    It gives the variable another value, or comments that line out.
+    """
     if at is None or not at.line or value is None:
         return None
     written = None if new is None else f"{name}={new}"
@@ -107,7 +123,10 @@ LEAVE_OUT = object()
 def effect_of(configuration: Configuration, values: Mapping[str, Any]) -> str:
     """How other values of these keys change the training, as text; "" if they do not."""
     changed = [
-        f"{key} is {_shown(configuration.default(key) if value is LEAVE_OUT else value)} instead of {_shown(configuration.get(key))}"
+        (
+            f"{key} is {_shown(configuration.default(key) if value is LEAVE_OUT else value)} instead of "
+            f"{_shown(configuration.get(key))}"
+        )
         for key, value in values.items()
         if not keeps_result(key)
     ]

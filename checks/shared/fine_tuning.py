@@ -11,7 +11,10 @@ _PARALLEL = "engine.ulysses_sequence_parallel_size"
 
 
 def is_sharded(configuration: Configuration) -> bool:
-    """Return whether a fine-tuning job trains with FSDP, where all processes share the data but for sequence parallelism."""
+    """Return whether a fine-tuning job trains with FSDP.
+
+    There, all processes share the data but for sequence parallelism.
+    """
     return configuration.get("engine.strategy") in ("fsdp", "fsdp2")
 
 

@@ -1,4 +1,7 @@
-"""Shared by the rules about FlashInfer: whether its sampler will be compiled, and the wheel that contains it compiled."""
+"""Shared by the rules about FlashInfer.
+
+It covers whether its sampler will be compiled, and the wheel that contains it compiled.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def must_compile_sampler(
 
 
 def takes_flashinfer(sampler: VllmSampler, configuration: Configuration | Unknown) -> bool:
-    """Whether the job's engine samples with FlashInfer: not if it needs log probabilities as they are after top-k and top-p."""
+    """Whether the job's engine samples with FlashInfer.
+
+    It does not if it needs log probabilities as they are after top-k and top-p.
+    """
     return sampler.with_processed if _requires_processed(sampler, configuration) else sampler.flashinfer
 
 
@@ -44,7 +50,10 @@ def _requires_processed(sampler: VllmSampler, configuration: Configuration | Unk
 
 
 def wheel(flashinfer: FlashInfer, torch: TorchBuild | Unknown) -> str:
-    """The command that installs the wheel with compiled kernels, from FlashInfer's own index for each CUDA."""
+    """The command that installs the wheel with compiled kernels from FlashInfer's own index for each CUDA."""
     cuda = "" if isinstance(torch, Unknown) else torch.cuda
     label = f"cu{cuda.replace('.', '')}" if cuda else "cu130 (or that of your CUDA)"
-    return f"pip install flashinfer-jit-cache=={flashinfer.version} --index-url https://flashinfer.ai/whl/{label}"
+    return (
+        f"pip install flashinfer-jit-cache=={flashinfer.version} --index-url "
+        f"https://flashinfer.ai/whl/{label}"
+    )

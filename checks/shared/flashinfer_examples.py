@@ -34,7 +34,7 @@ TOOLKIT = partial(
 )
 _CHOOSES = "/env/vllm/v1/sample/ops/topk_topp_sampler.py"
 SAMPLER = partial(VllmSampler, "0.24.0", _CHOOSES, flashinfer=True)
-TORCH = TorchBuild("/env/torch", "2.11.0+cu130", cuda="13.0")
+TORCH = TorchBuild(folder="/env/torch", version="2.11.0+cu130", cuda="13.0")
 
 
 def job(mode: str) -> Configuration:

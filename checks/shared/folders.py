@@ -18,7 +18,7 @@ def roomy(use: str = "Ray's sessions", path: str = "/tmp/ray", **others: object)
         "inodes_free": 15_000_000,
         "kind": "ext4",
     }
-    return Folder(use, path, **{**about, **others})  # type: ignore[arg-type]
+    return Folder(use=use, path=path, **{**about, **others})  # type: ignore[arg-type]
 
 
 def file_systems(folders: Folders) -> Iterator[Folder]:

@@ -16,8 +16,11 @@ from verl_doctor.toolkit.text import in_bytes
 
 GIB = 1 << 30
 OVERHEAD = 2 * GIB
-"""The contexts of a trainer and an engine, NCCL's buffers and blocks that PyTorch keeps, when the engine starts: 2.0 GiB on an H200 with
-verl 0.9.1, vLLM 0.24.0 and one rank. An estimate: no verdict depends on it, only when the job fails and what to set."""
+"""The contexts of a trainer and an engine, NCCL's buffers and blocks that PyTorch keeps.
+
+These are their sizes when the engine starts: 2.0 GiB on an H200 with verl 0.9.1, vLLM 0.24.0 and one rank.
+An estimate: no verdict depends on it, only when the job fails and what to set.
+"""
 MARGIN = 4 * GIB
 """Memory to leave free in addition, for activations of one row and fragments. Advice only."""
 STEP = 0.05
@@ -25,10 +28,13 @@ STEP = 0.05
 
 @dataclass(frozen=True)
 class Room:
-    """The bytes on each GPU. `at_start` and `resident` are the trainer's when the engine starts and while the rollout works.
+    """The bytes on each GPU.
 
-    `least` is what the engine needs to start. `weights` and `states` are what offload moves to the host's memory, by the setting that
-    moves it: 0 for what is there already. `host` is the host memory free for one GPU, None if unknown.
+    `at_start` and `resident` are the trainer's when the engine starts and while the rollout works.
+
+    `least` is what the engine needs to start. `weights` and `states` are what offload moves to the host's
+    memory, by the setting that moves it: 0 for what is there already. `host` is the host memory free for one
+    GPU, None if unknown.
     """
 
     whole: int
@@ -41,7 +47,10 @@ class Room:
     host: float | None
 
     def ways(self) -> Iterator[Mapping[str, object]]:
-        """Yield settings that make both fit, best first: an ample smaller share, offload, or what remains of both."""
+        """Yield settings that make both fit, best first.
+
+        They are an ample smaller share, offload, or what remains of both.
+        """
         smaller = self._share(self.at_start, self.resident)
         offload = {key: True for part in (self.states, self.weights) for key, moved in part.items() if moved}
         if not offload or (self.host is not None and self.moved > self.host):
@@ -69,7 +78,7 @@ class Room:
         return ", ".join(filter(None, (f"set {words}", self.why(way))))
 
     def correction(self, configuration: Configuration | Unknown) -> Correction | None:
-        """The correction that sets the best way; None if there is none, or no launch script in which to write it."""
+        """The correction that sets the best way; None if there is none, or no launch script to edit."""
         way = next(self.ways(), None)
         return (
             None

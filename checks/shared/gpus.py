@@ -1,4 +1,4 @@
-"""Shared by the rules about GPUs: which of them the job uses, their names in a message, and healthy GPUs for examples."""
+"""Shared by the rules about GPUs: which the job uses, their names in messages, healthy GPUs for examples."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _H200 = Device(
     name="NVIDIA H200",
     uuid="GPU-0123abcd",
     capability="9.0",
-    memory=Memory(143771, 0, 143155, 616),
+    memory=Memory(total=143771, used=0, free=143155, reserved=616),
     health=Health(ecc=True, uncorrected=0, uncorrected_ever=0, remap_pending=False, remap_failed=False),
     fabric=Fabric("completed"),
-    bus=Bus(16, 16, 5, 5),
+    bus=Bus(width=16, width_most=16, generation=5, generation_most=5),
     links=18,
     links_active=18,
     temperature=39,

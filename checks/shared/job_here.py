@@ -18,7 +18,10 @@ def hint(here: JobHere) -> Severity | None:
 
 
 def at_most_warning(here: JobHere) -> Severity | None:
-    """The severity of what stops Ray on this machine even without GPUs: a warning unless a job certainly runs here, then None."""
+    """The severity of what stops Ray on this machine even without GPUs.
+
+    It is a warning, unless a job certainly runs here; then it is None.
+    """
     return None if here.certain else "warning"
 
 

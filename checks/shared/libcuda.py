@@ -14,30 +14,36 @@ from verl_doctor.toolkit.rule import Location
 DRIVER = "580.159.04"
 FOLDER = "/usr/local/nvidia/lib64"
 OWN = Library(
-    f"{FOLDER}/libcuda.so.1", f"{FOLDER}/libcuda.so.{DRIVER}", DRIVER, how="ld.so.cache", entry=FOLDER
+    path=f"{FOLDER}/libcuda.so.1",
+    real=f"{FOLDER}/libcuda.so.{DRIVER}",
+    version=DRIVER,
+    how="ld.so.cache",
+    entry=FOLDER,
 )
 COMPAT_FOLDER = "/usr/local/cuda/compat"
 COMPAT = Library(
-    f"{COMPAT_FOLDER}/libcuda.so.1",
-    "/usr/local/cuda-13.0/compat/libcuda.so.580.95.05",
-    "580.95.05",
+    path=f"{COMPAT_FOLDER}/libcuda.so.1",
+    real="/usr/local/cuda-13.0/compat/libcuda.so.580.95.05",
+    version="580.95.05",
     compat=True,
     how="LD_LIBRARY_PATH",
     entry=COMPAT_FOLDER,
 )
 STUBS = "/usr/local/cuda/lib64/stubs"
-STUB = Library(f"{STUBS}/libcuda.so.1", f"{STUBS}/libcuda.so", stub=True, how="LD_LIBRARY_PATH", entry=STUBS)
-WORKS = CudaAnswer(OWN.real, 0, cuda=13000, devices=8)
+STUB = Library(
+    path=f"{STUBS}/libcuda.so.1", real=f"{STUBS}/libcuda.so", stub=True, how="LD_LIBRARY_PATH", entry=STUBS
+)
+WORKS = CudaAnswer(file=OWN.real, code=0, cuda=13000, devices=8)
 
 
 def machine(*candidates: Library, elsewhere: tuple[Library, ...] = (), driver: str = DRIVER) -> LibCuda:
     """The libraries on a machine, in the order of the loader's search."""
-    return LibCuda(driver, candidates, elsewhere)
+    return LibCuda(driver=driver, candidates=candidates, elsewhere=elsewhere)
 
 
 def answers(code: int, name: str = "", **more: Any) -> CudaInit:
     """A process of the job to which the driver returns this code."""
-    return CudaInit(CudaAnswer(OWN.real, code, name), **more)
+    return CudaInit(CudaAnswer(file=OWN.real, code=code, name=name), **more)
 
 
 def build(**fields: Any) -> TritonBuild:

@@ -1,4 +1,4 @@
-"""Shared by the rules about missing files and packages: a program that the script calls before the job may bring them."""
+"""Shared by the rules about missing files and packages, which an earlier program of the script may bring."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from verl_doctor.toolkit.rule import Finding
 
 
 def unless_made(finding: Finding, path: str, launch: Launch | Unknown) -> Finding:
-    """The finding that this path is missing; a warning without a correction if the script may create it first."""
+    """The finding that this path is missing.
+
+    It is a warning without a correction if the script may create the path first.
+    """
     return _unless(finding, "creates it") if may_be_made(launch, path) else finding
 
 
 def unless_installed(finding: Finding, launch: Launch | Unknown) -> Finding:
-    """The finding that a package is missing; a warning without a correction if the script may install it first, or starts a container."""
+    """The finding that a package is missing.
+
+    It is a warning without a correction if the script may install the package first, or starts a container.
+    """
     if isinstance(launch, Unknown) or not (launch.installs or launch.in_container):
         return finding
     return (

@@ -29,13 +29,20 @@ def ray_place(text: str = ADDRESS, source: Source = "RAY_ADDRESS", **others: Any
         "raylet": "a raylet (process 77)",
     }
     named = host not in ("auto", "local", UNDETERMINED)
-    found = Place(source, names.get(source, source), text, host if named else "", int(port or 0), "connected")
+    found = Place(
+        source=source,
+        given_by=names.get(source, source),
+        text=text,
+        host=host if named else "",
+        port=int(port or 0),
+        reply="connected",
+    )
     return replace(found if found.address else replace(found, reply=""), **others)
 
 
 def joins(cluster: RayCluster, *others: RayCluster) -> RayClusters:
     """A job that joins the first of these clusters."""
-    return RayClusters((cluster, *others), cluster.address)
+    return RayClusters(clusters=(cluster, *others), joined=cluster.address)
 
 
 def a_node(name: str = "n1", **changes: Any) -> RayNode:
@@ -102,4 +109,4 @@ def short(identity: str) -> str:
     return identity[:12]
 
 
-MINE = LocalRay(ADDRESS, SESSION, (77,), 70, "me")
+MINE = LocalRay(address=ADDRESS, session=SESSION, raylets=(77,), gcs=70, user="me")

@@ -41,12 +41,14 @@ def cpus_of(limits: Limits, variables: Variables) -> Bound | None:
 def cpus_to_give(
     configuration: Configuration | Unknown, gpus: int, cpus: float, tickets: RayTickets | Unknown
 ) -> int:
-    """The number of CPUs to give Ray: those available, but at least as many as verl requests, or it waits forever."""
+    """The number of CPUs for Ray: those available, but no fewer than verl requests, or it waits forever."""
     return max(int(cpus), tickets_for(configuration, number_of(configuration, GPUS) or gpus, tickets))
 
 
 def tickets_for(configuration: Configuration | Unknown, gpus: int, tickets: RayTickets | Unknown) -> int:
-    """The CPUs that verl requests from Ray on one machine: for each GPU, for its TaskRunner, and for each part of its queue.
+    """The CPUs that verl requests from Ray on one machine.
+
+    It requests them for each GPU, for its TaskRunner, and for each part of its queue.
 
     Actors that request none are placed even when none is free (tested with Ray 2.60).
     """

@@ -1,4 +1,4 @@
-"""What holds a resource of a cluster: placement groups, and actors outside any group, with the job that created them."""
+"""What holds a cluster resource: placement groups, actors outside any, and the job that created them."""
 
 from __future__ import annotations
 

@@ -22,12 +22,18 @@ def never_placed(group: RayGroup, cluster: RayCluster) -> str:
     if group.strategy == "STRICT_PACK" and not any(fits(whole, has) for has in nodes):
         return f"it must be on one node, but no node has {resources_text(whole)}"
     if group.strategy == "STRICT_SPREAD" and len(group.bundles) > len(nodes):
-        return f"it needs {len(group.bundles)} nodes, but {len(nodes)} {'is' if len(nodes) == 1 else 'are'} alive"
+        return (
+            f"it needs {len(group.bundles)} nodes, but {len(nodes)} {'is' if len(nodes) == 1 else 'are'} "
+            "alive"
+        )
     together: Counter[str] = Counter()
     for has in nodes:
         together.update(has)
     if not fits(whole, together):
-        return f"it requests {bundles(group)}, but all nodes together have {resources_text({name: together[name] for name in whole})}"
+        return (
+            f"it requests {bundles(group)}, but all nodes together have "
+            f"{resources_text({name: together[name] for name in whole})}"
+        )
     return "Ray reports it as infeasible" if group.waits_for == "INFEASIBLE" else ""
 
 

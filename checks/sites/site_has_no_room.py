@@ -13,16 +13,24 @@ from verl_doctor.toolkit.text import in_bytes
 _LEAST = 2**30  # bytes; a checkpoint of the smallest model is larger
 
 
-@check(
-    "SITE104",
-    phase="checkpoint",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("room enough", (sites(MODEL, replace(RESULTS, wanted_free=200 * 2**30)),)),
         Example("no amount is configured", (sites(RESULTS),)),
-        Example("less than configured", (sites(replace(RESULTS, wanted_free=2**40)),), "900 GiB is free at /scratch/me, 1.0 TiB is required"),
-        Example("full", (sites(replace(RESULTS, free=2**20)),), "1.0 MiB is free at /scratch/me, 1.0 GiB is required"),
-    ],
-)  # fmt: skip
+        Example(
+            "less than configured",
+            (sites(replace(RESULTS, wanted_free=2**40)),),
+            "900 GiB is free at /scratch/me, 1.0 TiB is required",
+        ),
+        Example(
+            "full",
+            (sites(replace(RESULTS, free=2**20)),),
+            "1.0 MiB is free at /scratch/me, 1.0 GiB is required",
+        ),
+    ]
+
+
+@check("SITE104", phase="checkpoint", examples=_examples)
 def site_has_no_room(places: SitePlaces) -> Iterator[Finding]:
     """A path of this cluster has less free space than required.
 

@@ -13,17 +13,29 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 
-@check(
-    "SITE102",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a path", (sites(MODEL, RESULTS),)),
-        Example("not set yet", (sites(SitePlace("model", "/path/to/model", set=False)),)),
-        Example("a launch script, whose own paths other rules check", (sites(missing(MODEL)), GOOD), "model: /models/qwen does not exist on this machine"),
-        Example("the old cluster's path", (sites(missing(MODEL)),), "model: /models/qwen does not exist on this machine"),
-        Example("a results folder that can be created", (sites(missing(RESULTS)),), "/scratch/me does not exist yet"),
-    ],
-)  # fmt: skip
+        Example("not set yet", (sites(SitePlace(name="model", path="/path/to/model", set=False)),)),
+        Example(
+            "a launch script, whose own paths other rules check",
+            (sites(missing(MODEL)), GOOD),
+            "model: /models/qwen does not exist on this machine",
+        ),
+        Example(
+            "the old cluster's path",
+            (sites(missing(MODEL)),),
+            "model: /models/qwen does not exist on this machine",
+        ),
+        Example(
+            "a results folder that can be created",
+            (sites(missing(RESULTS)),),
+            "/scratch/me does not exist yet",
+        ),
+    ]
+
+
+@check("SITE102", phase="workers", examples=_examples)
 def site_missing(places: SitePlaces, launch: Launch | Unknown) -> Iterator[Finding]:
     """A path of this cluster does not exist.
 
@@ -35,8 +47,8 @@ def site_missing(places: SitePlaces, launch: Launch | Unknown) -> Iterator[Findi
     ## How to fix
 
     Correct the path in the file that the finding names, mount the file system, or copy the files. A results
-    folder that can be created is only a warning: create it with `mkdir -p`. With a launch script, it is a warning
-    too: LOAD101 and DATA101 check the paths that the script uses.
+    folder that can be created is only a warning: create it with `mkdir -p`. With a launch script, it is a
+    warning too: LOAD101 and DATA101 check the paths that the script uses.
     """
     of_a_job = isinstance(launch, Launch) and launch.command is not None
     for place in places.places:

@@ -9,18 +9,27 @@ from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 
-@check(
-    "SITE101",
-    phase="shell",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a path", (sites(MODEL),)),
-        Example("an address", (sites(SitePlace("data", "s3://bucket/data", elsewhere=True)),)),
-        Example("left as it was", (sites(SitePlace("model", "/path/to/model", set=False)),),
-            "model is not set yet: '/path/to/model' is a placeholder"),
-        Example("empty", (sites(SitePlace("data", "", set=False)),), "data is not set yet: it is empty"),
-        Example("an unset variable", (sites(SitePlace("data", "$SCRATCH/data", set=False)),), "$SCRATCH/data needs a variable"),
-    ],
-)  # fmt: skip
+        Example("an address", (sites(SitePlace(name="data", path="s3://bucket/data", elsewhere=True)),)),
+        Example(
+            "left as it was",
+            (sites(SitePlace(name="model", path="/path/to/model", set=False)),),
+            "model is not set yet: '/path/to/model' is a placeholder",
+        ),
+        Example(
+            "empty", (sites(SitePlace(name="data", path="", set=False)),), "data is not set yet: it is empty"
+        ),
+        Example(
+            "an unset variable",
+            (sites(SitePlace(name="data", path="$SCRATCH/data", set=False)),),
+            "$SCRATCH/data needs a variable",
+        ),
+    ]
+
+
+@check("SITE101", phase="shell", examples=_examples)
 def site_not_set(places: SitePlaces) -> Iterator[Finding]:
     """A path of this cluster is not set yet.
 

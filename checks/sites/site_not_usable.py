@@ -10,21 +10,27 @@ from verl_doctor.toolkit.collectors.model.job_files import JobFile
 from verl_doctor.toolkit.collectors.model.sites import SitePlaces
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
-_CLOSED = replace(MODEL, content=JobFile("/models/qwen", "site", "unreadable"))
+_CLOSED = replace(MODEL, content=JobFile(path="/models/qwen", what="site", state="unreadable"))
 _READ_ONLY = "/scratch/me is mounted read-only"
 
 
-@check(
-    "SITE103",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a model and a folder for results", (sites(MODEL, RESULTS),)),
         Example("a model that may only be read", (sites(replace(MODEL, not_writable="")),)),
         Example("another user's model", (sites(_CLOSED),), "model: user cannot read /models/qwen"),
-        Example("results on a read-only mount", (sites(replace(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
-        Example("a results folder that cannot be created", (sites(missing(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
-    ],
-)  # fmt: skip
+        Example(
+            "results on a read-only mount", (sites(replace(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY
+        ),
+        Example(
+            "a results folder that cannot be created",
+            (sites(missing(RESULTS, not_writable=_READ_ONLY)),),
+            _READ_ONLY,
+        ),
+    ]
+
+
+@check("SITE103", phase="workers", examples=_examples)
 def site_not_usable(places: SitePlaces) -> Iterator[Finding]:
     """A path of this cluster is not readable, or not writable where the job writes.
 

@@ -1,4 +1,4 @@
-"""Shared by the rules about the smoke test: each is about one kind of failure, by the code that its rung assigns."""
+"""Shared by the smoke test rules, each about one kind of failure, by the code that its rung assigns."""
 
 from __future__ import annotations
 
@@ -24,13 +24,21 @@ def broken_by(code: str, run: SmokeRun) -> Iterator[Finding]:
 
 def examples_of(code: str, number: int, name: str, cause: str) -> tuple[Example, ...]:
     """One run that fails in this way, one that fails otherwise, and one that passes."""
-    fine = SmokeRung(1, "imports and files", "passed", 4.0)
-    broken = SmokeRung(number, name, "failed", 9.0, cause, code=code)
+    fine = SmokeRung(number=1, name="imports and files", status="passed", seconds=4.0)
+    broken = SmokeRung(number=number, name=name, status="failed", seconds=9.0, cause=cause, code=code)
     return (
-        Example("every rung passes", (SmokeRun("cpu", "--cpu", (fine,)),)),
+        Example("every rung passes", (SmokeRun(device="cpu", chosen_by="--cpu", rungs=(fine,)),)),
         Example(
             "it fails in another way",
-            (SmokeRun("cpu", "--cpu", (SmokeRung(9, "other", "failed", code="SMOKE199"),)),),
+            (
+                SmokeRun(
+                    device="cpu",
+                    chosen_by="--cpu",
+                    rungs=(SmokeRung(number=9, name="other", status="failed", code="SMOKE199"),),
+                ),
+            ),
         ),
-        Example("it fails in this way", (SmokeRun("cuda", "a GPU", (fine, broken)),), cause),
+        Example(
+            "it fails in this way", (SmokeRun(device="cuda", chosen_by="a GPU", rungs=(fine, broken)),), cause
+        ),
     )

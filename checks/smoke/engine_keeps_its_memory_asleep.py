@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE110",
-    phase="engine",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE110", 4, "vLLM", "the engine took 14.0 GiB of the GPUs' memory and gave back 0 B asleep"
-    ),
-)
+    )
+
+
+@check("SMOKE110", phase="engine", cost="slow", examples=_examples)
 def engine_keeps_its_memory_asleep(run: SmokeRun) -> Iterator[Finding]:
     """vLLM's engine fails in sleep mode, or keeps its memory.
 

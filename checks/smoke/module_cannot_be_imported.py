@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE101",
-    phase="import",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE101",
         1,
         "imports and files",
         "import vllm: ImportError: libgomp.so.1: cannot open shared object file",
-    ),
-)
+    )
+
+
+@check("SMOKE101", phase="import", cost="slow", examples=_examples)
 def module_cannot_be_imported(run: SmokeRun) -> Iterator[Finding]:
     """A module that the job imports cannot be imported.
 

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE103",
-    phase="workers",
-    cost="slow",
-    examples=lambda: examples_of("SMOKE103", 1, "imports and files", "/data/train.parquet (--data): missing"),
-)
+def _examples() -> tuple[Example, ...]:
+    return examples_of("SMOKE103", 1, "imports and files", "/data/train.parquet (--data): missing")
+
+
+@check("SMOKE103", phase="workers", cost="slow", examples=_examples)
 def named_file_is_missing(run: SmokeRun) -> Iterator[Finding]:
     """A model or data file that the job reads is missing or damaged.
 

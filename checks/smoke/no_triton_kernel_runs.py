@@ -6,17 +6,14 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE105",
-    phase="engine",
-    cost="slow",
-    examples=lambda: examples_of(
-        "SMOKE105", 2, "devices", "compile: RuntimeError: Failed to find C compiler"
-    ),
-)
+def _examples() -> tuple[Example, ...]:
+    return examples_of("SMOKE105", 2, "devices", "compile: RuntimeError: Failed to find C compiler")
+
+
+@check("SMOKE105", phase="engine", cost="slow", examples=_examples)
 def no_triton_kernel_runs(run: SmokeRun) -> Iterator[Finding]:
     """No Triton kernel can be compiled and run.
 

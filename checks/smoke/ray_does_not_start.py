@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE106",
-    phase="ray",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE106", 3, "Ray", "start Ray: OSError: AF_UNIX path length cannot exceed 107 bytes"
-    ),
-)
+    )
+
+
+@check("SMOKE106", phase="ray", cost="slow", examples=_examples)
 def ray_does_not_start(run: SmokeRun) -> Iterator[Finding]:
     """Ray does not start.
 

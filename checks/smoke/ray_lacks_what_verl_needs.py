@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE107",
-    phase="ray",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE107",
         3,
         "Ray",
         "a placement group: RuntimeError: Ray did not place 8 x 1 GPU and 1 CPU within 60 s",
-    ),
-)
+    )
+
+
+@check("SMOKE107", phase="ray", cost="slow", examples=_examples)
 def ray_lacks_what_verl_needs(run: SmokeRun) -> Iterator[Finding]:
     """Ray starts, but does not do what verl needs.
 

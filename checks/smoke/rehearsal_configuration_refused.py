@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE152",
-    phase="composition",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE152", 5, "a step of verl", "Hydra refuses the configuration: no such group: model_engine=x"
-    ),
-)
+    )
+
+
+@check("SMOKE152", phase="composition", cost="slow", examples=_examples)
 def rehearsal_configuration_refused(run: SmokeRun) -> Iterator[Finding]:
     """Hydra refuses the configuration of the job.
 

@@ -6,17 +6,14 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE151",
-    phase="workers",
-    cost="slow",
-    examples=lambda: examples_of(
-        "SMOKE151", 5, "a step of verl", "the data file /data/train.parquet does not exist"
-    ),
-)
+def _examples() -> tuple[Example, ...]:
+    return examples_of("SMOKE151", 5, "a step of verl", "the data file /data/train.parquet does not exist")
+
+
+@check("SMOKE151", phase="workers", cost="slow", examples=_examples)
 def rehearsal_data_cannot_be_read(run: SmokeRun) -> Iterator[Finding]:
     """A data file of the launch script does not exist or cannot be read.
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE158",
-    phase="first update",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE158", 5, "a step of verl", "the step moved 27 tensors, and none of them arrived in the rollout"
-    ),
-)
+    )
+
+
+@check("SMOKE158", phase="first update", cost="slow", examples=_examples)
 def rollout_keeps_old_weights(run: SmokeRun) -> Iterator[Finding]:
     """The rollout does not receive the updated weights.
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE112",
-    cost="slow",
-    examples=lambda: examples_of("SMOKE112", 4, "vLLM", "verl's data columns are unknown"),
-)
+def _examples() -> tuple[Example, ...]:
+    return examples_of("SMOKE112", 4, "vLLM", "verl's data columns are unknown")
+
+
+@check("SMOKE112", cost="slow", examples=_examples)
 def smoke_cannot_be_tried(run: SmokeRun) -> Iterator[Finding]:
     """A rung of the smoke test cannot be tried.
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE111",
-    cost="slow",
-    examples=lambda: examples_of("SMOKE111", 3, "Ray", "start Ray: it did not end within 300 s"),
-)
+def _examples() -> tuple[Example, ...]:
+    return examples_of("SMOKE111", 3, "Ray", "start Ray: it did not end within 300 s")
+
+
+@check("SMOKE111", cost="slow", examples=_examples)
 def smoke_rung_hangs(run: SmokeRun) -> Iterator[Finding]:
     """A rung of the smoke test never ends.
 

@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE104",
-    phase="workers",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE104",
         2,
         "devices",
         "multiply on cuda:3: AcceleratorError: CUDA error: uncorrectable ECC error encountered",
-    ),
-)
+    )
+
+
+@check("SMOKE104", phase="workers", cost="slow", examples=_examples)
 def tensor_operation_fails(run: SmokeRun) -> Iterator[Finding]:
     """A matrix product on one of the job's devices fails.
 

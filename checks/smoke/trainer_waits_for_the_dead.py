@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE154",
-    phase="workers",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE154",
         5,
         "a step of verl",
         "AttributeError: weight_loader; a process of the job failed, and there was no output for 46 s",
-    ),
-)
+    )
+
+
+@check("SMOKE154", phase="workers", cost="slow", examples=_examples)
 def trainer_waits_for_the_dead(run: SmokeRun) -> Iterator[Finding]:
     """A process of the job failed, and the trainer waits for it forever.
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE155",
-    phase="ray",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE155", 5, "a step of verl", "the Ray cluster that it tried to join does not respond"
-    ),
-)
+    )
+
+
+@check("SMOKE155", phase="ray", cost="slow", examples=_examples)
 def training_joins_a_dead_ray(run: SmokeRun) -> Iterator[Finding]:
     """The job is set to join a Ray that does not respond.
 

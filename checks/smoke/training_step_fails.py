@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE156",
-    phase="first update",
-    cost="slow",
-    examples=lambda: examples_of("SMOKE156", 5, "a step of verl", "KeyError: 'answer'"),
-)
+def _examples() -> tuple[Example, ...]:
+    return examples_of("SMOKE156", 5, "a step of verl", "KeyError: 'answer'")
+
+
+@check("SMOKE156", phase="first update", cost="slow", examples=_examples)
 def training_step_fails(run: SmokeRun) -> Iterator[Finding]:
     """verl does not complete one step of training.
 

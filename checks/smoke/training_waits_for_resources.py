@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE153",
-    phase="ray",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE153", 5, "a step of verl", "Ray cannot start a placement group of 8 x 1 CPU: it has 2 CPU"
-    ),
-)
+    )
+
+
+@check("SMOKE153", phase="ray", cost="slow", examples=_examples)
 def training_waits_for_resources(run: SmokeRun) -> Iterator[Finding]:
     """Ray cannot start a part of the job, and the job waits for it forever.
 

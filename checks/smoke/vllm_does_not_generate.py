@@ -6,17 +6,14 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE109",
-    phase="engine",
-    cost="slow",
-    examples=lambda: examples_of(
-        "SMOKE109", 4, "vLLM", "generate: EngineDeadError: EngineCore encountered an issue"
-    ),
-)
+def _examples() -> tuple[Example, ...]:
+    return examples_of("SMOKE109", 4, "vLLM", "generate: EngineDeadError: EngineCore encountered an issue")
+
+
+@check("SMOKE109", phase="engine", cost="slow", examples=_examples)
 def vllm_does_not_generate(run: SmokeRun) -> Iterator[Finding]:
     """vLLM loads the model, but does not generate.
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE108",
-    phase="engine",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE108", 4, "vLLM", "load the model: SafetensorError: Error while deserializing header"
-    ),
-)
+    )
+
+
+@check("SMOKE108", phase="engine", cost="slow", examples=_examples)
 def vllm_does_not_load_the_model(run: SmokeRun) -> Iterator[Finding]:
     """vLLM cannot load the model.
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.smoke._smoke import broken_by, examples_of
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
-from verl_doctor.toolkit.rule import Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 
-@check(
-    "SMOKE157",
-    phase="first update",
-    cost="slow",
-    examples=lambda: examples_of(
+def _examples() -> tuple[Example, ...]:
+    return examples_of(
         "SMOKE157", 5, "a step of verl", "the step moved none of 27 tensors, with rewards that differ"
-    ),
-)
+    )
+
+
+@check("SMOKE157", phase="first update", cost="slow", examples=_examples)
 def weights_do_not_move(run: SmokeRun) -> Iterator[Finding]:
     """A step of training leaves all weights unchanged.
 

@@ -18,7 +18,9 @@ def setting(
     reading: Reading, value: str = "1", *, vllm: str = "0.15.1", warns: bool = False
 ) -> tuple[Any, ...]:
     """A launch script whose third line exports one variable."""
-    launch = Launch(((SCRIPT, "shell script"),), settings=(Setting(reading.name, value, SCRIPT, 3),))
+    launch = Launch(
+        ((SCRIPT, "shell script"),), settings=(Setting(name=reading.name, value=value, path=SCRIPT, line=3),)
+    )
     return _facts(reading, Variables(), launch, vllm, warns=warns)
 
 
@@ -30,9 +32,9 @@ def in_shell(reading: Reading, value: str = "1", *, vllm: str = "0.15.1") -> tup
 def _facts(
     reading: Reading, variables: Variables, launch: Any, version: str, *, warns: bool = False
 ) -> tuple[Any, ...]:
-    tree = Tree("/env/vllm", "vllm", version, "site-packages")
+    tree = Tree(folder="/env/vllm", module="vllm", version=version, found_in="site-packages")
     return (
-        VariableReaders((reading,), {"vllm": "/env/vllm"}, warns),
+        VariableReaders(variables=(reading,), folders={"vllm": "/env/vllm"}, vllm_warns=warns),
         variables,
         launch,
         VllmTree(tree),

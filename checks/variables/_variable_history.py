@@ -1,7 +1,10 @@
-"""What became of environment variables, which the sources of a single release cannot show. Rules read this list, none repeats it.
+"""What became of environment variables, which the sources of a single release cannot show.
 
-The last release that read a `VLLM_` variable was found by searching the sources of all releases from 0.8.5 to 0.32.0 for
-code that reads it, in 2026-11. Whether the installed release reads it is not looked up here: its own sources show that.
+Rules read this list, none repeats it.
+
+The last release that read a `VLLM_` variable was found by searching the sources of all releases from 0.8.5 to
+0.32.0 for code that reads it, in 2026-11. Whether the installed release reads it is not looked up here: its
+own sources show that.
 """
 
 from __future__ import annotations
@@ -23,18 +26,20 @@ _LAST_READ = {
     "0.11.2": "VLLM_CPU_MOE_PREPACK VLLM_FLAT_LOGPROBS",
     "0.12.0": "VLLM_MM_INPUT_CACHE_GIB",
     "0.13.0": (
-        "VLLM_ROCM_USE_AITER_PAGED_ATTN VLLM_TPU_BUCKET_PADDING_GAP VLLM_TPU_MOST_MODEL_LEN VLLM_XLA_CACHE_PATH "
-        "VLLM_XLA_CHECK_RECOMPILATION"
+        "VLLM_ROCM_USE_AITER_PAGED_ATTN VLLM_TPU_BUCKET_PADDING_GAP VLLM_TPU_MOST_MODEL_LEN "
+        "VLLM_XLA_CACHE_PATH VLLM_XLA_CHECK_RECOMPILATION"
     ),
     "0.14.1": (
         "VLLM_ATTENTION_BACKEND VLLM_DISABLE_FLASHINFER_PREFILL VLLM_FLASHINFER_DISABLE_Q_QUANTIZATION "
         "VLLM_FLASH_ATTN_MAX_NUM_SPLITS_FOR_CUDA_GRAPH VLLM_FLASH_ATTN_VERSION VLLM_USE_CUDNN_PREFILL "
-        "VLLM_USE_TRTLLM_ATTENTION VLLM_USE_TRTLLM_RAGGED_DEEPSEEK_PREFILL VLLM_V1_USE_PREFILL_DECODE_ATTENTION"
+        "VLLM_USE_TRTLLM_ATTENTION VLLM_USE_TRTLLM_RAGGED_DEEPSEEK_PREFILL "
+        "VLLM_V1_USE_PREFILL_DECODE_ATTENTION"
     ),
     "0.15.1": (
         "VLLM_ALL2ALL_BACKEND VLLM_PROFILER_DELAY_ITERS VLLM_PROFILER_MAX_ITERS VLLM_TORCH_CUDA_PROFILE "
-        "VLLM_TORCH_PROFILER_DIR VLLM_TORCH_PROFILER_DISABLE_ASYNC_LLM VLLM_TORCH_PROFILER_DUMP_CUDA_TIME_TOTAL "
-        "VLLM_TORCH_PROFILER_RECORD_SHAPES VLLM_TORCH_PROFILER_USE_GZIP VLLM_TORCH_PROFILER_WITH_FLOPS "
+        "VLLM_TORCH_PROFILER_DIR VLLM_TORCH_PROFILER_DISABLE_ASYNC_LLM "
+        "VLLM_TORCH_PROFILER_DUMP_CUDA_TIME_TOTAL VLLM_TORCH_PROFILER_RECORD_SHAPES "
+        "VLLM_TORCH_PROFILER_USE_GZIP VLLM_TORCH_PROFILER_WITH_FLOPS "
         "VLLM_TORCH_PROFILER_WITH_PROFILE_MEMORY VLLM_TORCH_PROFILER_WITH_STACK"
     ),
     "0.17.1": "VLLM_ENABLE_FUSED_MOE_ACTIVATION_CHUNKING VLLM_FUSED_MOE_CHUNK_SIZE VLLM_SLEEP_WHEN_IDLE",
@@ -54,13 +59,12 @@ _LAST_READ = {
     "0.24.0": "VLLM_ENGINE_ITERATION_TIMEOUT_S",
     "0.27.1": "VLLM_CPU_SGL_KERNEL",
     "0.28.0": "VLLM_TRITON_ATTN_USE_TD",
-    "0.29.0": (
-        "VLLM_MM_HASHER_ALGORITHM VLLM_NIXL_EP_MAX_NUM_RANKS VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
-    ),
+    "0.29.0": ("VLLM_MM_HASHER_ALGORITHM VLLM_NIXL_EP_MAX_NUM_RANKS VLLM_PREFIX_CACHE_RETENTION_INTERVAL"),
     "0.30.0": (
-        "VLLM_KIMI_K3_GEMM_RS VLLM_PLE_CPU_OFFLOAD VLLM_ROCM_USE_AITER_MOE_SITUV2_A8W4 VLLM_XPU_ENABLE_XPU_GRAPH"
+        "VLLM_KIMI_K3_GEMM_RS VLLM_PLE_CPU_OFFLOAD VLLM_ROCM_USE_AITER_MOE_SITUV2_A8W4 "
+        "VLLM_XPU_ENABLE_XPU_GRAPH"
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -73,26 +77,32 @@ class Gone:
 
 _HISTORY = {
     "RAY_num_prestart_python_workers": Gone(
-        "num_prestart_python_workers is not a setting of Ray but an argument that Ray itself passes to its raylet, one for each "
-        "CPU",
+        (
+            "num_prestart_python_workers is not a setting of Ray but an argument that Ray itself passes to "
+            "its raylet, one for each CPU"
+        ),
         "to start fewer workers, give Ray fewer CPUs: ray start --num-cpus, or ray_init.num_cpus in verl's "
         "configuration",
     ),
-    "TRANSFORMERS_CACHE": Gone("transformers 5 dropped it", "set HF_HOME, or HF_HUB_CACHE only for the models"),
+    "TRANSFORMERS_CACHE": Gone(
+        "transformers 5 dropped it", "set HF_HOME, or HF_HUB_CACHE only for the models"
+    ),
     "VLLM_WORKER_USE_RAY": Gone(
         "vLLM 0.8.5 and later do not read it, and verl starts the workers itself",
     ),
-}  # fmt: skip
+}
 
 # Replacements for some of the variables above.
 _INSTEAD = {
     "VLLM_ALL2ALL_BACKEND": "vLLM's option all2all_backend replaces it",
-    "VLLM_ATTENTION_BACKEND": "vLLM's option attention_backend replaces it; without it, vLLM chooses a backend that fits",
+    "VLLM_ATTENTION_BACKEND": (
+        "vLLM's option attention_backend replaces it; without it, vLLM chooses a backend that fits"
+    ),
     "VLLM_FLASH_ATTN_VERSION": "vLLM's option attention_config.flash_attn_version replaces it",
     "VLLM_TORCH_PROFILER_DIR": "vLLM's option profiler_config replaces it",
     "VLLM_USE_TRITON_FLASH_ATTN": "it only affected AMD GPUs",
     "VLLM_USE_V1": "vLLM has only the V1 engine now",
-}  # fmt: skip
+}
 
 
 def what_became_of(name: str) -> Gone | None:

@@ -1,4 +1,4 @@
-"""ENV109: the driver's value of a variable does not reach the workers, and verl omits its own default because of it."""
+"""ENV109: the driver's value of a variable does not reach workers, but makes verl omit its own default."""
 
 from __future__ import annotations
 
@@ -25,25 +25,43 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _NAME = "VLLM_DISABLE_COMPILE_CACHE"
-_DEFAULT = Assigned(Value("1"), "training workers", CONSTANTS, 93)
+_DEFAULT = Assigned(value=Value("1"), to="training workers", path=CONSTANTS, line=93)
 
 
-@check(
-    "ENV109",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("verl's default is given", (standing(row(_NAME, None, None, "1", "verl")), *script()[:2])),
-        Example("the job starts its own Ray", (own(row(_NAME, "0", "0", "0", "the driver", dropped=_DEFAULT)), *script(_NAME)[:2])),
-        Example("the raylet has the same value", (standing(row(_NAME, "0", "0", "0", dropped=_DEFAULT)), *script(_NAME)[:2])),
-        Example("the workers get neither", (standing(row(_NAME, "0", None, None, "nobody", dropped=_DEFAULT)), *script(_NAME)[:2]), "does not reach the workers either"),
-        Example("the raylet has a third one", (standing(row(_NAME, "0", "2", "2", dropped=_DEFAULT)), *script(_NAME)[:2]), "does not reach the workers either"),
-        Example("the raylet happens to have the default", (standing(row(_NAME, "0", "1", "1", dropped=_DEFAULT)), *script(_NAME)[:2]), "but the workers get 1"),
-    ],
-)  # fmt: skip
+        Example(
+            "the job starts its own Ray",
+            (own(row(_NAME, "0", "0", "0", "the driver", dropped=_DEFAULT)), *script(_NAME)[:2]),
+        ),
+        Example(
+            "the raylet has the same value",
+            (standing(row(_NAME, "0", "0", "0", dropped=_DEFAULT)), *script(_NAME)[:2]),
+        ),
+        Example(
+            "the workers get neither",
+            (standing(row(_NAME, "0", None, None, "nobody", dropped=_DEFAULT)), *script(_NAME)[:2]),
+            "does not reach the workers either",
+        ),
+        Example(
+            "the raylet has a third one",
+            (standing(row(_NAME, "0", "2", "2", dropped=_DEFAULT)), *script(_NAME)[:2]),
+            "does not reach the workers either",
+        ),
+        Example(
+            "the raylet happens to have the default",
+            (standing(row(_NAME, "0", "1", "1", dropped=_DEFAULT)), *script(_NAME)[:2]),
+            "but the workers get 1",
+        ),
+    ]
+
+
+@check("ENV109", severity="warning", examples=_examples)
 def default_of_verl_lost(
     environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """The driver's value of a variable does not reach the workers, and verl omits its own default because of it.
+    """The driver's value of a variable does not reach the workers, but makes verl omit its own default.
 
     ## Why it matters
 
@@ -69,7 +87,10 @@ def default_of_verl_lost(
             else f"but the driver's value does not reach the workers either ({seen} there)"
         )
         yield Finding(
-            f"{variable.name}: verl omits its default {value_text(variable.dropped.value)} because the driver has {value_text(variable.driver)}, {gets}",
+            (
+                f"{variable.name}: verl omits its default {value_text(variable.dropped.value)} because the "
+                f"driver has {value_text(variable.driver)}, {gets}"
+            ),
             Evidence(
                 f"driver {value_text(variable.driver)} ({where}), workers {seen}",
                 f"{value_text(variable.driver)} in the environment of {raylet_names(environment)}",

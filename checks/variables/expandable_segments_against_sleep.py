@@ -21,9 +21,13 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 _WORKERS = "the environment that the workers get"
 _OLD, _NEW = CONFIGURATIONS
 _ON = "expandable_segments:True"
-_CUDA = VllmPlatform("cuda", "torch 2.9.0+cu128")
-_REFUSES = SleepAllocator("0.12.0", "/env/vllm/device_allocator/cumem.py", "refuses", (_OLD,))
-_SWITCHES = SleepAllocator("0.24.0", "/env/vllm/device_allocator/cumem.py", "switches", (_OLD,))
+_CUDA = VllmPlatform(name="cuda", evidence="torch 2.9.0+cu128")
+_REFUSES = SleepAllocator(
+    version="0.12.0", read_from="/env/vllm/device_allocator/cumem.py", does="refuses", looks_at=(_OLD,)
+)
+_SWITCHES = SleepAllocator(
+    version="0.24.0", read_from="/env/vllm/device_allocator/cumem.py", does="switches", looks_at=(_OLD,)
+)
 _NO_SLEEP = with_rollout(name="vllm", free_cache_engine=False)
 
 
@@ -32,27 +36,60 @@ def _shell(**values: str) -> tuple[Variables, JobVariables]:
 
 
 def _script(name: str, value: str) -> tuple[Variables, JobVariables, Launch]:
-    launch = Launch(((SCRIPT, "shell script"),), (Setting(name, value, SCRIPT, 3),))
-    return Variables(), JobVariables({name: value}, {name: (SCRIPT, 3)}), launch
+    launch = Launch(
+        files=((SCRIPT, "shell script"),), settings=(Setting(name=name, value=value, path=SCRIPT, line=3),)
+    )
+    return Variables(), JobVariables(values={name: value}, places={name: (SCRIPT, 3)}), launch
 
 
-@check(
-    "ENV115",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("nothing is set", (_REFUSES, _CUDA, *_shell())),
-        Example("another option", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128"))),
-        Example("switched off", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False"))),
+        Example(
+            "another option", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128"))
+        ),
+        Example(
+            "switched off", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False"))
+        ),
         Example("vLLM switches it off itself", (_SWITCHES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=_ON))),
-        Example("the engine does not sleep", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=_ON), _NO_SLEEP)),
-        Example("this torch does not read the newer name", (_REFUSES, _CUDA, *_shell(PYTORCH_ALLOC_CONF=_ON), VariableReaders((Reading(_NEW, "torch"),)))),
-        Example("an older vLLM refuses to start", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=f"max_split_size_mb:128,{_ON}")), "vLLM 0.12.0 stops with an AssertionError"),
-        Example("in the launch script", (_REFUSES, _CUDA, *_script(_OLD, _ON)), "stops with an AssertionError"),
-        Example("the raylet does not have it, so no worker does", (_REFUSES, _CUDA, Variables({_OLD: _ON}), JobVariables())),
-        Example("the raylet has it", (_REFUSES, _CUDA, Variables(), JobVariables({_OLD: _ON})), "stops with an AssertionError"),
-        Example("vLLM does not see the newer name", (_SWITCHES, _CUDA, *_shell(PYTORCH_ALLOC_CONF=_ON)), "vLLM 0.24.0 ignores PYTORCH_ALLOC_CONF"),
-    ],
-)  # fmt: skip
+        Example(
+            "the engine does not sleep", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=_ON), _NO_SLEEP)
+        ),
+        Example(
+            "this torch does not read the newer name",
+            (
+                _REFUSES,
+                _CUDA,
+                *_shell(PYTORCH_ALLOC_CONF=_ON),
+                VariableReaders((Reading(name=_NEW, owner="torch"),)),
+            ),
+        ),
+        Example(
+            "an older vLLM refuses to start",
+            (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=f"max_split_size_mb:128,{_ON}")),
+            "vLLM 0.12.0 stops with an AssertionError",
+        ),
+        Example(
+            "in the launch script", (_REFUSES, _CUDA, *_script(_OLD, _ON)), "stops with an AssertionError"
+        ),
+        Example(
+            "the raylet does not have it, so no worker does",
+            (_REFUSES, _CUDA, Variables({_OLD: _ON}), JobVariables()),
+        ),
+        Example(
+            "the raylet has it",
+            (_REFUSES, _CUDA, Variables(), JobVariables({_OLD: _ON})),
+            "stops with an AssertionError",
+        ),
+        Example(
+            "vLLM does not see the newer name",
+            (_SWITCHES, _CUDA, *_shell(PYTORCH_ALLOC_CONF=_ON)),
+            "vLLM 0.24.0 ignores PYTORCH_ALLOC_CONF",
+        ),
+    ]
+
+
+@check("ENV115", phase="engine", examples=_examples)
 def expandable_segments_against_sleep(
     allocator: SleepAllocator,
     platform: VllmPlatform,

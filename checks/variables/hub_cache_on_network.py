@@ -8,22 +8,30 @@ from verl_doctor.checks.shared.caches import HUGGING_FACE, TRITON, here
 from verl_doctor.toolkit.collectors.host.caches import Caches
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-# sgl-project/sglang#37806: 28 MiB/s when weights are mapped from a network file system, page by page; as of 2026-11.
+# sgl-project/sglang#37806: 28 MiB/s when weights are mapped from a network file system, page by page; as of
+# 2026-11.
 _COST = (
     "measured elsewhere: 28 MiB/s when weights are mapped page by page, against 704 GiB in 43 s read ahead"
 )
 
 
-@check(
-    "ENV117",
-    severity="info",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("on a disk of the node", (here(HUGGING_FACE(kind="xfs", mounted_on="/data")),)),
-        Example("compiled code there, which another rule reports", (here(TRITON(kind="nfs4", mounted_on="/home", shared=True, is_root=False)),)),
+        Example(
+            "compiled code there, which another rule reports",
+            (here(TRITON(kind="nfs4", mounted_on="/home", shared=True, is_root=False)),),
+        ),
         Example("the whole system is on it", (here(HUGGING_FACE(kind="nfs4", shared=True, is_root=True)),)),
-        Example("on Lustre", (here(HUGGING_FACE(kind="lustre", mounted_on="/fs", shared=True)),), "HF_HOME is on lustre (/fs)"),
-    ],
-)  # fmt: skip
+        Example(
+            "on Lustre",
+            (here(HUGGING_FACE(kind="lustre", mounted_on="/fs", shared=True)),),
+            "HF_HOME is on lustre (/fs)",
+        ),
+    ]
+
+
+@check("ENV117", severity="info", examples=_examples)
 def hub_cache_on_network(caches: Caches) -> Iterator[Finding]:
     """Hugging Face models are read over the network.
 
@@ -42,7 +50,10 @@ def hub_cache_on_network(caches: Caches) -> Iterator[Finding]:
     for folder in caches.folders:
         if folder.variable == "HF_HOME" and folder.shared and not folder.is_root:
             yield Finding(
-                f"HF_HOME is on {folder.kind} ({folder.mounted_on}): each worker reads the weights over the network",
+                (
+                    f"HF_HOME is on {folder.kind} ({folder.mounted_on}): each worker reads the weights over "
+                    "the network"
+                ),
                 Evidence(folder.path, _COST, folder.set_by or "the default of huggingface_hub"),
                 subject=Subject("variable", folder.variable),
                 remedy="run verl-doctor warmup before the job, or use a copy of the model on a local disk",

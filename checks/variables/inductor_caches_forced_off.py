@@ -20,20 +20,33 @@ _NAME = "TORCHINDUCTOR_FORCE_DISABLE_CACHES"
 _EAGER = "actor_rollout_ref.rollout.enforce_eager"
 # vllm-project/vllm#21858: 2.7.1 fails, 2.8 does not. As of 2026-11.
 _FIXED_IN = Version("2.8")
-_SET = Launch(((SCRIPT, "shell script"),), (Setting(_NAME, "1", SCRIPT, 3),))
+_SET = Launch(
+    files=((SCRIPT, "shell script"),), settings=(Setting(name=_NAME, value="1", path=SCRIPT, line=3),)
+)
 
 
-@check(
-    "ENV119",
-    phase="engine",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a newer torch", (CompileCache("2.8.0"), Variables(), _SET)),
-        Example("nothing is compiled", (CompileCache("2.7.1"), Variables(), _SET, with_rollout(enforce_eager=True))),
+        Example(
+            "nothing is compiled",
+            (CompileCache("2.7.1"), Variables(), _SET, with_rollout(enforce_eager=True)),
+        ),
         Example("it is set to 0", (CompileCache("2.7.1"), Variables({_NAME: "0"}))),
-        Example("an older torch", (CompileCache("2.7.1+cu126"), Variables(), _SET), "with torch 2.7.1+cu126, vLLM cannot compile a model"),
-        Example("in this shell", (CompileCache("2.6.0"), Variables({_NAME: "1"}), with_rollout(enforce_eager=False)), "cannot compile"),
-    ],
-)  # fmt: skip
+        Example(
+            "an older torch",
+            (CompileCache("2.7.1+cu126"), Variables(), _SET),
+            "with torch 2.7.1+cu126, vLLM cannot compile a model",
+        ),
+        Example(
+            "in this shell",
+            (CompileCache("2.6.0"), Variables({_NAME: "1"}), with_rollout(enforce_eager=False)),
+            "cannot compile",
+        ),
+    ]
+
+
+@check("ENV119", phase="engine", examples=_examples)
 def inductor_caches_forced_off(
     cache: CompileCache,
     variables: Variables,
@@ -59,7 +72,10 @@ def inductor_caches_forced_off(
     for place in places(_NAME, variables, launch):
         if (place.value or "0") != "0":
             yield Finding(
-                f"{place.assignment}: with torch {cache.torch}, vLLM cannot compile a model without its caches",
+                (
+                    f"{place.assignment}: with torch {cache.torch}, vLLM cannot compile a model without its "
+                    "caches"
+                ),
                 Evidence(
                     f"torch {cache.torch}", "torch 2.8, or the variable not set", "vllm-project/vllm#21858"
                 ),

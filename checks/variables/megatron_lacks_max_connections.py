@@ -34,24 +34,50 @@ def _job(strategy: str, device: str = "cuda") -> Configuration:
 
 
 _WORKER = Assigned(
-    Value("1"), "workers.megatron_workers.ActorRolloutRefWorker", "/env/verl/workers/megatron_workers.py", 97
+    value=Value("1"),
+    to="workers.megatron_workers.ActorRolloutRefWorker",
+    path="/env/verl/workers/megatron_workers.py",
+    line=97,
 )
 
 
-@check(
-    "ENV114",
-    phase="workers",
-    applies=_needs_it,
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("another engine", (own(), _job("fsdp"), (Gpus, Unknown("")))),
         Example("a device without CUDA", (own(), _job("megatron", "npu"), (Gpus, Unknown("")))),
-        Example("verl sets it", (own(row(NAME, None, None, "1", "verl")), _job("megatron"), (Gpus, Unknown("")))),
-        Example("unknown whether verl sets it", (own(row(NAME, None, None, Value(undetermined="unclear"), "verl")), _job("megatron"), (Gpus, Unknown("")))),
-        Example("the workers set it themselves", (own(row(NAME, None, None, None, "nobody", later=(_WORKER,))), _job("megatron"), (Gpus, Unknown("")))),
-        Example("nothing sets it", (own(), _job("megatron"), (Gpus, Unknown(""))), "do not get CUDA_DEVICE_MAX_CONNECTIONS"),
-        Example("another value", (own(row(NAME, "8", "8", "8", "the driver")), _job("megatron"), (Gpus, Unknown(""))), "get CUDA_DEVICE_MAX_CONNECTIONS=8"),
-    ],
-)  # fmt: skip
+        Example(
+            "verl sets it", (own(row(NAME, None, None, "1", "verl")), _job("megatron"), (Gpus, Unknown("")))
+        ),
+        Example(
+            "unknown whether verl sets it",
+            (
+                own(row(NAME, None, None, Value(undetermined="unclear"), "verl")),
+                _job("megatron"),
+                (Gpus, Unknown("")),
+            ),
+        ),
+        Example(
+            "the workers set it themselves",
+            (
+                own(row(NAME, None, None, None, "nobody", later=(_WORKER,))),
+                _job("megatron"),
+                (Gpus, Unknown("")),
+            ),
+        ),
+        Example(
+            "nothing sets it",
+            (own(), _job("megatron"), (Gpus, Unknown(""))),
+            "do not get CUDA_DEVICE_MAX_CONNECTIONS",
+        ),
+        Example(
+            "another value",
+            (own(row(NAME, "8", "8", "8", "the driver")), _job("megatron"), (Gpus, Unknown(""))),
+            "get CUDA_DEVICE_MAX_CONNECTIONS=8",
+        ),
+    ]
+
+
+@check("ENV114", phase="workers", applies=_needs_it, examples=_examples)
 def megatron_lacks_max_connections(
     environment: EffectiveEnvironment, gpus: Gpus | Unknown
 ) -> Iterator[Finding]:

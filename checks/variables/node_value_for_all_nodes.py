@@ -13,16 +13,23 @@ _GIVEN = row("NCCL_SOCKET_IFNAME", None, None, "eth0", "the runtime_env", path="
 _ADDRESS = "VLLM_HOST_IP"
 
 
-@check(
-    "ENV113",
-    severity="info",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("one node", (own(_GIVEN), JobNodes(1))),
-        Example("each node has it from its own shell", (own(row("NCCL_SOCKET_IFNAME", "eth0", "eth0", "eth0", "the raylet")), JobNodes(2))),
+        Example(
+            "each node has it from its own shell",
+            (own(row("NCCL_SOCKET_IFNAME", "eth0", "eth0", "eth0", "the raylet")), JobNodes(2)),
+        ),
         Example("a list that fits all nodes", (own(_GIVEN), JobNodes(2)), "all 2 nodes"),
-        Example("an address of one node", (own(row(_ADDRESS, None, None, "10.0.0.1", "the runtime_env")), JobNodes(4)), "all 4 nodes"),
-    ],
-)  # fmt: skip
+        Example(
+            "an address of one node",
+            (own(row(_ADDRESS, None, None, "10.0.0.1", "the runtime_env")), JobNodes(4)),
+            "all 4 nodes",
+        ),
+    ]
+
+
+@check("ENV113", severity="info", examples=_examples)
 def node_value_for_all_nodes(environment: EffectiveEnvironment, nodes: JobNodes) -> Iterator[Finding]:
     """The runtime_env gives every node a value that is meant for one node.
 
@@ -42,7 +49,10 @@ def node_value_for_all_nodes(environment: EffectiveEnvironment, nodes: JobNodes)
     for variable in environment.rows:
         if variable.name in PER_NODE and variable.decided_by == "the runtime_env" and variable.worker.is_set:
             yield Finding(
-                f"the runtime_env gives all {nodes.nodes} nodes {variable.name}={value_text(variable.worker)}",
+                (
+                    f"the runtime_env gives all {nodes.nodes} nodes "
+                    f"{variable.name}={value_text(variable.worker)}"
+                ),
                 Evidence(
                     value_text(variable.worker),
                     "the value of each node, from its own environment",

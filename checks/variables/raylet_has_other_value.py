@@ -34,21 +34,39 @@ _NAME = "CUDA_VISIBLE_DEVICES"
 _GPUS = Gpus((Device(0), Device(1), Device(2), Device(3)))
 
 
-@check(
-    "ENV111",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("both have the same", (standing(row("HF_HOME", "/new", "/new", "/new")), *script("HF_HOME"))),
-        Example("the job starts its own Ray", (own(row("HF_HOME", "/new", "/new", "/new", "the driver")), *script("HF_HOME"))),
+        Example(
+            "the job starts its own Ray",
+            (own(row("HF_HOME", "/new", "/new", "/new", "the driver")), *script("HF_HOME")),
+        ),
         Example("the raylet alone has it", (standing(row("NCCL_IB_HCA", None, "mlx5", "mlx5")), *script())),
-        Example("the runtime_env decides", (standing(row("HF_HOME", "/new", "/old", "/new", "the runtime_env")), *script("HF_HOME"))),
+        Example(
+            "the runtime_env decides",
+            (standing(row("HF_HOME", "/new", "/old", "/new", "the runtime_env")), *script("HF_HOME")),
+        ),
         Example("no worker needs it", (standing(row("PATH", "/a", "/b", "/b")), *script("PATH"))),
-        Example("the workers see the raylet's", (standing(_OTHER), *script("HF_HOME")), "the workers see /old"),
-        Example("this machine has no GPU", (standing(row(_NAME, "", "2,3", _DEVICES, "Ray")), *script(_NAME))),
-        Example("Ray offers only what the raylet may see", (standing(row(_NAME, "0,1", "2,3", _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers GPUs of 2,3"),
-        Example("the raylet may see all", (standing(row(_NAME, "0,1", None, _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers any GPU"),
-    ],
-)  # fmt: skip
+        Example(
+            "the workers see the raylet's", (standing(_OTHER), *script("HF_HOME")), "the workers see /old"
+        ),
+        Example(
+            "this machine has no GPU", (standing(row(_NAME, "", "2,3", _DEVICES, "Ray")), *script(_NAME))
+        ),
+        Example(
+            "Ray offers only what the raylet may see",
+            (standing(row(_NAME, "0,1", "2,3", _DEVICES, "Ray")), *script(_NAME), _GPUS),
+            "gives its workers GPUs of 2,3",
+        ),
+        Example(
+            "the raylet may see all",
+            (standing(row(_NAME, "0,1", None, _DEVICES, "Ray")), *script(_NAME), _GPUS),
+            "gives its workers any GPU",
+        ),
+    ]
+
+
+@check("ENV111", severity="warning", examples=_examples)
 def raylet_has_other_value(
     environment: EffectiveEnvironment,
     variables: Variables,
@@ -95,7 +113,7 @@ def raylet_has_other_value(
 
 
 def _is_the_raylets(variable: Effective, gpus: Gpus | Unknown) -> bool:
-    """Whether the raylet's value decides that of the workers, or their GPUs, and the driver has another value."""
+    """Whether the raylet's value decides that of the workers, or their GPUs, and the driver's differs."""
     if variable.decided_by == "Ray":
         decides = variable.name.endswith("_VISIBLE_DEVICES") and not isinstance(gpus, Unknown)
     else:

@@ -14,19 +14,28 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 _FILE = "/home/me/runtime_env.yaml"
 
 
-@check(
-    "ENV112",
-    severity="info",
-    examples=lambda: [
-        Example("both have the same value", (own(row("NCCL_DEBUG", "INFO", "INFO", "INFO", "the runtime_env")), *script("NCCL_DEBUG")[:2])),
-        Example("the driver does not set it", (own(row("NCCL_DEBUG", None, None, "INFO", "the runtime_env")), *script()[:2])),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "both have the same value",
+            (own(row("NCCL_DEBUG", "INFO", "INFO", "INFO", "the runtime_env")), *script("NCCL_DEBUG")[:2]),
+        ),
+        Example(
+            "the driver does not set it",
+            (own(row("NCCL_DEBUG", None, None, "INFO", "the runtime_env")), *script()[:2]),
+        ),
         Example(
             "they contradict each other",
-            (own(row("NCCL_DEBUG", "INFO", "INFO", "WARN", "the runtime_env", path=_FILE, line=4)), *script("NCCL_DEBUG")[:2]),
+            (
+                own(row("NCCL_DEBUG", "INFO", "INFO", "WARN", "the runtime_env", path=_FILE, line=4)),
+                *script("NCCL_DEBUG")[:2],
+            ),
             "the runtime_env gives the workers WARN",
         ),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("ENV112", severity="info", examples=_examples)
 def runtime_env_overrules_shell(
     environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -49,7 +58,10 @@ def runtime_env_overrules_shell(
             location, where = set_at(variable.name, variables, launch)
             at = decided_at(variable)
             yield Finding(
-                f"{variable.name} is {value_text(variable.driver)} for the driver, but the runtime_env gives the workers {value_text(variable.worker)}",
+                (
+                    f"{variable.name} is {value_text(variable.driver)} for the driver, but the runtime_env "
+                    f"gives the workers {value_text(variable.worker)}"
+                ),
                 Evidence(
                     f"{value_text(variable.driver)} in {where}", value_text(variable.worker), str(at or "")
                 ),

@@ -9,17 +9,21 @@ from verl_doctor.checks.shared.effective import CONSTANTS, own
 from verl_doctor.toolkit.collectors.variables.effective_environment import Clash, EffectiveEnvironment
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
-_CLASH = Clash("NCCL_ALGO", "/home/me/runtime_env.yaml", 3, CONSTANTS, 153)
+_CLASH = Clash(name="NCCL_ALGO", path="/home/me/runtime_env.yaml", line=3, verl_path=CONSTANTS, verl_line=153)
 
 
-@check(
-    "ENV116",
-    phase="ray",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no variable is set twice", (own(),)),
-        Example("a variable that verl always passes", (replace(own(), clashes=(_CLASH,)),), "both the job's runtime_env and verl set NCCL_ALGO"),
-    ],
-)  # fmt: skip
+        Example(
+            "a variable that verl always passes",
+            (replace(own(), clashes=(_CLASH,)),),
+            "both the job's runtime_env and verl set NCCL_ALGO",
+        ),
+    ]
+
+
+@check("ENV116", phase="ray", examples=_examples)
 def runtime_envs_clash(environment: EffectiveEnvironment) -> Iterator[Finding]:
     """The job's runtime_env and verl's set the same variable, which Ray refuses.
 

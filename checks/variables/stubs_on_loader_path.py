@@ -15,18 +15,32 @@ _BEHIND = LibCuda(candidates=(Library("/drv/libcuda.so.1"), Library(f"{_FOLDER}/
 _LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
 
 
-@check(
-    "ENV105",
-    phase="workers",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("no stubs on the path", (LibraryPath(), _NO_GPU)),
-        Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "the loader's path"),
-        Example("with the name that the loader searches for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "instead of the driver"),
-        Example("after the driver's", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND), "only /drv before it"),
-        Example("it is loaded, which CUDA102 reports", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
-    ],
-)  # fmt: skip
+        Example(
+            "in a launch script",
+            (LibraryPath((StubFolder(folder=_FOLDER, path="/home/me/run.sh", line=9),)), _NO_GPU),
+            "the loader's path",
+        ),
+        Example(
+            "with the name that the loader searches for",
+            (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU),
+            "instead of the driver",
+        ),
+        Example(
+            "after the driver's",
+            (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND),
+            "only /drv before it",
+        ),
+        Example(
+            "it is loaded, which CUDA102 reports",
+            (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED),
+        ),
+    ]
+
+
+@check("ENV105", phase="workers", severity="warning", examples=_examples)
 def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) -> Iterator[Finding]:
     """LD_LIBRARY_PATH contains CUDA's stub libraries.
 
@@ -50,7 +64,10 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
             continue  # CUDA102 reports the consequences
         harmful = stub.loadable and (loaded is None or loaded.stub)
         yield Finding(
-            f"{stub.folder} is in LD_LIBRARY_PATH, the loader's path, but contains stubs for the linker: {_effect(stub, loaded)}",
+            (
+                f"{stub.folder} is in LD_LIBRARY_PATH, the loader's path, but contains stubs for the "
+                f"linker: {_effect(stub, loaded)}"
+            ),
             Evidence(
                 found=f"{stub.folder} in LD_LIBRARY_PATH" + ("" if stub.path else " of this shell"),
                 wanted="LIBRARY_PATH for the linker",

@@ -33,39 +33,146 @@ def _trackers(
     *, installed: bool = True, key: str = "", mode: str = "", offline: str = "", modes: tuple[str, ...] = ()
 ) -> Trackers:
     read_from = "/env/wandb/sdk/wandb_settings.py:400" if modes else ""
-    return Trackers((Tracker("wandb", installed, key, mode, _PLACES, "", modes, read_from),), offline)
+    return Trackers(
+        trackers=(
+            Tracker(
+                name="wandb",
+                installed=installed,
+                key_from=key,
+                mode=mode,
+                looked_at=_PLACES,
+                refuses="",
+                modes=modes,
+                modes_from=read_from,
+            ),
+        ),
+        offline=offline,
+    )
 
 
-_NAMED = Trackers((Tracker("wandb", True, "", "offline", _PLACES, barred="/\\#?%:", barred_from="/env/wandb/sdk/wandb_settings.py:1359"),))  # fmt: skip
+_NAMED = Trackers(
+    (
+        Tracker(
+            name="wandb",
+            installed=True,
+            key_from="",
+            mode="offline",
+            looked_at=_PLACES,
+            barred="/\\#?%:",
+            barred_from="/env/wandb/sdk/wandb_settings.py:1359",
+        ),
+    )
+)
 
 
 def _opens_none(configuration: Configuration) -> str | None:
     return None if trains(configuration) else "the job trains nothing, so it opens no tracker"
 
 
-@check(
-    "ENV118",
-    severity="warning",
-    applies=_opens_none,
-    requires=("CFG103", "CFG104"),
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("only the console", (*configured('trainer.logger=["console"]'), _trackers())),
         Example("a key is set", (*configured(), _trackers(key="WANDB_API_KEY"))),
-        Example("a program that only generates", (replace(*configured(), program="/env/verl/trainer/main_generation_server.py"), _trackers())),
+        Example(
+            "a program that only generates",
+            (replace(*configured(), program="/env/verl/trainer/main_generation_server.py"), _trackers()),
+        ),
         Example("it works without a server", (*configured(), _trackers(mode="offline"))),
-        Example("verl's own default, and no key", (*configured(), _trackers()), "reports to wandb, but has no key for it"),
-        Example("the job certainly stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "has no key for it: the job stops"),
-        Example("the package is missing", (*configured("trainer.logger=[wandb]"), _trackers(installed=False, mode="offline")), "wandb, which is not installed"),
+        Example(
+            "verl's own default, and no key",
+            (*configured(), _trackers()),
+            "reports to wandb, but has no key for it",
+        ),
+        Example(
+            "the job certainly stops",
+            (
+                *configured(),
+                Trackers(
+                    (
+                        Tracker(
+                            name="wandb",
+                            installed=True,
+                            key_from="",
+                            mode="",
+                            looked_at=_PLACES,
+                            refuses="/env/wandb/sdk/wandb_login.py:260",
+                        ),
+                    )
+                ),
+            ),
+            "has no key for it: the job stops",
+        ),
+        Example(
+            "the package is missing",
+            (*configured("trainer.logger=[wandb]"), _trackers(installed=False, mode="offline")),
+            "wandb, which is not installed",
+        ),
         Example("a mode that wandb has", (*configured(), _trackers(mode="dryrun", modes=_MODES))),
-        Example("a typo in the mode", (*configured(), _trackers(mode="ofline", modes=_MODES)), "wandb refuses WANDB_MODE=ofline; did you mean offline?"),
-        Example("a project's name that wandb accepts", (*configured("+trainer.project_name=team-tune"), _NAMED)),
-        Example("a project's name with a slash", (*configured("+trainer.project_name=team/tune"), _NAMED), "wandb refuses trainer.project_name=team/tune: a name cannot have /"),
-        Example("disabled, whatever the name", (*configured("+trainer.project_name=team/tune"), Trackers((replace(_NAMED.trackers[0], mode="disabled"),)))),
-        Example("a text in place of the key", (*configured(), Trackers((Tracker("wandb", True, "WANDB_API_KEY", looked_at=_PLACES, to_fill_in="<your_key>"),))), "WANDB_API_KEY is still <your_key>, which wandb refuses"),
-        Example("a text in place of the key, which is not needed", (*configured(), Trackers((Tracker("wandb", True, "WANDB_API_KEY", "offline", looked_at=_PLACES, to_fill_in="<your_key>"),)))),
-        Example("a key, and no network", (*configured(), _trackers(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
-    ],
-)  # fmt: skip
+        Example(
+            "a typo in the mode",
+            (*configured(), _trackers(mode="ofline", modes=_MODES)),
+            "wandb refuses WANDB_MODE=ofline; did you mean offline?",
+        ),
+        Example(
+            "a project's name that wandb accepts", (*configured("+trainer.project_name=team-tune"), _NAMED)
+        ),
+        Example(
+            "a project's name with a slash",
+            (*configured("+trainer.project_name=team/tune"), _NAMED),
+            "wandb refuses trainer.project_name=team/tune: a name cannot have /",
+        ),
+        Example(
+            "disabled, whatever the name",
+            (
+                *configured("+trainer.project_name=team/tune"),
+                Trackers((replace(_NAMED.trackers[0], mode="disabled"),)),
+            ),
+        ),
+        Example(
+            "a text in place of the key",
+            (
+                *configured(),
+                Trackers(
+                    (
+                        Tracker(
+                            name="wandb",
+                            installed=True,
+                            key_from="WANDB_API_KEY",
+                            looked_at=_PLACES,
+                            to_fill_in="<your_key>",
+                        ),
+                    )
+                ),
+            ),
+            "WANDB_API_KEY is still <your_key>, which wandb refuses",
+        ),
+        Example(
+            "a text in place of the key, which is not needed",
+            (
+                *configured(),
+                Trackers(
+                    (
+                        Tracker(
+                            name="wandb",
+                            installed=True,
+                            key_from="WANDB_API_KEY",
+                            mode="offline",
+                            looked_at=_PLACES,
+                            to_fill_in="<your_key>",
+                        ),
+                    )
+                ),
+            ),
+        ),
+        Example(
+            "a key, and no network",
+            (*configured(), _trackers(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")),
+            "HF_HUB_OFFLINE is set, so there is no network",
+        ),
+    ]
+
+
+@check("ENV118", severity="warning", applies=_opens_none, requires=("CFG103", "CFG104"), examples=_examples)
 def tracker_without_key(
     configuration: Configuration,
     trackers: Trackers,
@@ -80,7 +187,8 @@ def tracker_without_key(
     verl's default is `trainer.logger=["console","wandb"]`. The tracker is opened when training begins, after
     all models have been loaded, and in a Ray worker, where no key can be entered: `No API key configured`.
     The minutes until then are lost. Without a network, `wandb.init` waits 90 s and
-    fails. A mode that it does not have (`WANDB_MODE=ofline`) ends it too, and so does a project's name with a slash.
+    fails. A mode that it does not have (`WANDB_MODE=ofline`) ends it too, and so does a project's name with a
+    slash.
 
     ## How to fix
 
@@ -201,7 +309,10 @@ def _judged(
             f"the job reports to {tracker.name}, but {offline} is set, so there is no network",
             Evidence(f"{offline}=1", f"{tracker.mode_variable}=offline", read_from),
             location=where,
-            remedy=f"if this machine has no network, set {tracker.mode_variable}=offline; otherwise the tracker waits and fails",
+            remedy=(
+                f"if this machine has no network, set {tracker.mode_variable}=offline; otherwise the "
+                "tracker waits and fails"
+            ),
             severity="info",
             fix="tracker-offline",
             subject=subject,

@@ -30,7 +30,8 @@ _CHECKED_SINCE = Version("2.24")  # older NCCL ignored unknown names
 _SLIP = 0.7  # the least similarity of a typo
 _NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
 _WARNINGS = "PYTHONWARNINGS"
-# `action:message:category:module:line`, of which all but the first may be missing; a later one counts before an earlier one.
+# `action:message:category:module:line`, of which all but the first may be missing; a later one counts before
+# an earlier one.
 _EVERY_WARNING = re.compile(r"error(?:::(?:Warning)?:*)?")
 _NO_SLEEP = "free_cache_engine=false"
 
@@ -39,36 +40,82 @@ _NEW = VllmRefusals("0.24.0")
 _LAST_V0 = VllmRefusals("0.11.0", old_engine="/env/vllm/v1/engine/llm_engine.py:60")
 
 
-_PORT = UnreadableValue("VLLM_PORT", "vLLM", "/env/vllm/envs.py:9", "ValueError: no integer", "engine")
-_NCCL_INSTALLED = Packages((Distribution("nvidia-nccl-cu13", "2.28.9", "/env/nvidia_nccl_cu13.dist-info"),))
+_PORT = UnreadableValue(
+    name="VLLM_PORT",
+    program="vLLM",
+    read_from="/env/vllm/envs.py:9",
+    text="ValueError: no integer",
+    phase="engine",
+)
+_NCCL_INSTALLED = Packages(
+    (Distribution(name="nvidia-nccl-cu13", version="2.28.9", location="/env/nvidia_nccl_cu13.dist-info"),)
+)
 
 
 def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
-    command = Command("verl.trainer.main_ppo", tuple(Word(word, SCRIPT, 9) for word in words), SCRIPT, 8)
-    return Variables(), Launch(((SCRIPT, "shell script"),), (Setting(name, value, SCRIPT, 3),), command)
+    command = Command(
+        module="verl.trainer.main_ppo",
+        words=tuple(Word(text=word, path=SCRIPT, line=9) for word in words),
+        path=SCRIPT,
+        line=8,
+    )
+    return Variables(), Launch(
+        files=((SCRIPT, "shell script"),),
+        settings=(Setting(name=name, value=value, path=SCRIPT, line=3),),
+        command=command,
+    )
 
 
-@check(
-    "ENV106",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("this vLLM turns it off itself", (_NEW, *_script(_ALLOCATOR, EXPANDABLE))),
-        Example("there is no sleep mode", (_OLD, *_script(_ALLOCATOR, EXPANDABLE, "a.rollout.free_cache_engine=False"))),
+        Example(
+            "there is no sleep mode",
+            (_OLD, *_script(_ALLOCATOR, EXPANDABLE, "a.rollout.free_cache_engine=False")),
+        ),
         Example("other settings of the allocator", (_OLD, *_script(_ALLOCATOR, "max_split_size_mb:512"))),
         Example("the V1 engine is requested", (_LAST_V0, *_script(_ENGINE, "1"))),
-        Example("an algorithm of NCCL", (_NEW, *_script(_ALGORITHM, "Ring,Tree"), _NCCL_INSTALLED, *configured())),
-        Example("by function, and without one", (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *configured())),
-        Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1"))),
-        Example("a typo", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
+        Example(
+            "an algorithm of NCCL", (_NEW, *_script(_ALGORITHM, "Ring,Tree"), _NCCL_INSTALLED, *configured())
+        ),
+        Example(
+            "by function, and without one",
+            (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *configured()),
+        ),
+        Example(
+            "one GPU needs no algorithm",
+            (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1")),
+        ),
+        Example(
+            "a typo",
+            (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()),
+            "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?",
+        ),
         Example("one kind of warnings is raised", (_NEW, *_script(_WARNINGS, "error::ResourceWarning"))),
         Example("verl warns in some jobs only", (_NEW, *_script(_WARNINGS, "error::UserWarning"))),
         Example("all warnings are raised, and then none", (_NEW, *_script(_WARNINGS, "error,ignore"))),
-        Example("all warnings are raised", (_NEW, *_script(_WARNINGS, "ignore::DeprecationWarning,error")), "PYTHONWARNINGS=ignore::DeprecationWarning,error turns every warning into an error"),
-        Example("expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"),
-        Example("a number with its unit", (*_script("VLLM_PORT", "80s"), UnreadableValues((_PORT,))), "vLLM cannot read VLLM_PORT=80s: ValueError"),
-        Example("the V0 engine, which was removed", (_LAST_V0, *_script(_ENGINE, "0")), "no longer has a V0 engine"),
-    ],
-)  # fmt: skip
+        Example(
+            "all warnings are raised",
+            (_NEW, *_script(_WARNINGS, "ignore::DeprecationWarning,error")),
+            "PYTHONWARNINGS=ignore::DeprecationWarning,error turns every warning into an error",
+        ),
+        Example(
+            "expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"
+        ),
+        Example(
+            "a number with its unit",
+            (*_script("VLLM_PORT", "80s"), UnreadableValues((_PORT,))),
+            "vLLM cannot read VLLM_PORT=80s: ValueError",
+        ),
+        Example(
+            "the V0 engine, which was removed",
+            (_LAST_V0, *_script(_ENGINE, "0")),
+            "no longer has a V0 engine",
+        ),
+    ]
+
+
+@check("ENV106", phase="workers", examples=_examples)
 def value_refused(
     refusals: VllmRefusals | Unknown,
     variables: Variables,
@@ -131,7 +178,10 @@ def _unknown_algorithms(
     packages: Packages | Unknown,
     configuration: Configuration | Unknown,
 ) -> Iterator[Finding]:
-    """Yield typos in NCCL_ALGO, for a job of several GPUs: "allreduce:ring,tree;broadcast:^nvls", a function before each colon."""
+    """Yield typos in NCCL_ALGO, for a job of several GPUs.
+
+    Its form is "allreduce:ring,tree;broadcast:^nvls", with a function before each colon.
+    """
     version = _nccl(packages)
     several = any(number_of(configuration, key) > 1 for key in (GPUS, NODES))
     for place in places(_ALGORITHM, variables, launch) if version and several else ():
@@ -169,7 +219,10 @@ def _raised_warnings(variables: Variables, launch: Launch | Unknown) -> Iterator
         if _EVERY_WARNING.fullmatch((place.value or "").rpartition(",")[2].strip()):
             yield _finding(
                 place,
-                f"{place.assignment} turns every warning into an error: the first one of verl, Ray or torch ends the job",
+                (
+                    f"{place.assignment} turns every warning into an error: the first one of verl, Ray or "
+                    "torch ends the job"
+                ),
                 "Python",
                 f"remove {_WARNINGS}",
                 (EVERY_JOB,),
@@ -178,7 +231,7 @@ def _raised_warnings(variables: Variables, launch: Launch | Unknown) -> Iterator
 
 
 def _decisive(name: str, variables: Variables, launch: Launch | Unknown) -> list[Place]:
-    """The place that certainly sets a variable last, if there is one: the shell's value only where no file changes it."""
+    """The place that certainly sets a variable last, if any: the shell only where no file changes it."""
     given = [] if isinstance(launch, Unknown) else [each for each in launch.settings if each.name == name]
     if any(setting.conditional for setting in given) or (given and given[-1].removed):
         return []

@@ -13,27 +13,30 @@ from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, V
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Example, Finding, check
 
-_TYPO = Reading("VLLM_ATENTION_BACKEND", "vllm", near="VLLM_ATTENTION_BACKEND")
+_TYPO = Reading(name="VLLM_ATENTION_BACKEND", owner="vllm", near="VLLM_ATTENTION_BACKEND")
 
 
-@check(
-    "ENV102",
-    severity="warning",
-    examples=lambda: [
-        Example("no similar name exists", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
+def _examples() -> list[Example]:
+    return [
+        Example("no similar name exists", setting(Reading(name="VLLM_MY_SWITCH", owner="vllm"))),
         Example(
             "another word is not a misspelling",
-            setting(Reading("VLLM_LOG_LEVEL", "vllm", near="VLLM_LOGGING_LEVEL")),
+            setting(Reading(name="VLLM_LOG_LEVEL", owner="vllm", near="VLLM_LOGGING_LEVEL")),
         ),
-        Example("it has a history of its own", setting(Reading("VLLM_USE_V1", "vllm", near="VLLM_USE_V2"))),
+        Example(
+            "it has a history of its own",
+            setting(Reading(name="VLLM_USE_V1", owner="vllm", near="VLLM_USE_V2")),
+        ),
         Example(
             "a letter is missing", setting(_TYPO, "FLASH_ATTN"), expect="did you mean VLLM_ATTENTION_BACKEND"
         ),
         Example(
             "and in the shell", in_shell(_TYPO, "FLASH_ATTN"), expect="did you mean VLLM_ATTENTION_BACKEND"
         ),
-    ],
-)
+    ]
+
+
+@check("ENV102", severity="warning", examples=_examples)
 def variable_misspelt(
     readers: VariableReaders, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:

@@ -26,32 +26,54 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
 
 _SERVER = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
-_FORCED = Assigned(Value("0"), "rollout servers", _SERVER, 858)
+_FORCED = Assigned(value=Value("0"), to="rollout servers", path=_SERVER, line=858)
 _RULED = row("NCCL_DEBUG", "INFO", "INFO", "WARN", "verl", path=CONSTANTS, line=43)
 
 
-@check(
-    "ENV110",
-    severity="warning",
-    examples=lambda: [
-        Example("verl's value is the same", (own(row("NCCL_DEBUG", "WARN", "WARN", "WARN", "verl")), *script("NCCL_DEBUG")[:2])),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "verl's value is the same",
+            (own(row("NCCL_DEBUG", "WARN", "WARN", "WARN", "verl")), *script("NCCL_DEBUG")[:2]),
+        ),
         Example("nothing else sets it", (own(row("NCCL_DEBUG", None, None, "WARN", "verl")), *script()[:2])),
         Example(
             "each worker has its own",
-            (own(row("MASTER_PORT", "1", "1", Value(undetermined="each worker is given its own", present=True), "verl")), *script("MASTER_PORT")[:2]),
+            (
+                own(
+                    row(
+                        "MASTER_PORT",
+                        "1",
+                        "1",
+                        Value(undetermined="each worker is given its own", present=True),
+                        "verl",
+                    )
+                ),
+                *script("MASTER_PORT")[:2],
+            ),
         ),
         Example(
             "the rollout servers get the value that is set",
-            (own(row("NCCL_CUMEM_ENABLE", "0", "0", "0", "the driver", later=(_FORCED,))), *script("NCCL_CUMEM_ENABLE")[:2]),
+            (
+                own(row("NCCL_CUMEM_ENABLE", "0", "0", "0", "the driver", later=(_FORCED,))),
+                *script("NCCL_CUMEM_ENABLE")[:2],
+            ),
         ),
-        Example("verl overwrites it", (own(_RULED), *script("NCCL_DEBUG")[:2]), "verl gives the workers WARN"),
+        Example(
+            "verl overwrites it", (own(_RULED), *script("NCCL_DEBUG")[:2]), "verl gives the workers WARN"
+        ),
         Example(
             "for the rollout servers only",
-            (own(row("NCCL_CUMEM_ENABLE", "1", "1", "1", "the driver", later=(_FORCED,))), *script("NCCL_CUMEM_ENABLE")[:2]),
+            (
+                own(row("NCCL_CUMEM_ENABLE", "1", "1", "1", "the driver", later=(_FORCED,))),
+                *script("NCCL_CUMEM_ENABLE")[:2],
+            ),
             "verl gives the rollout servers 0",
         ),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("ENV110", severity="warning", examples=_examples)
 def variable_overruled_by_verl(
     environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -76,7 +98,10 @@ def variable_overruled_by_verl(
         severity: Severity | None = None if location or not isinstance(launch, Unknown) else "info"
         for to, value, at in _overruled(variable):
             yield Finding(
-                f"{variable.name}: verl gives the {to} {value_text(value)}, whatever the driver sets ({value_text(variable.driver)})",
+                (
+                    f"{variable.name}: verl gives the {to} {value_text(value)}, whatever the driver sets "
+                    f"({value_text(variable.driver)})"
+                ),
                 Evidence(
                     f"{value_text(variable.driver)} in {where}",
                     f"{value_text(value)} for the {to}",
@@ -93,7 +118,7 @@ def variable_overruled_by_verl(
 
 
 def _overruled(variable: Effective) -> Iterator[tuple[str, Value, Location | None]]:
-    """Yield the processes to which verl gives a value other than the driver's, with the value and its location."""
+    """Yield the processes that get another value from verl than the driver's, with value and location."""
     if (
         variable.decided_by == "verl"
         and not variable.worker.undetermined

@@ -16,29 +16,35 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _BACKEND = "VLLM_ATTENTION_BACKEND"
-_READ = Reading(_BACKEND, "vllm", (VariableRead("vllm", "/env/vllm/attention/selector.py", 37),))
-_UNKNOWN = Reading("SGLANG_X", "sglang", unclear="sglang was not found in this environment")
+_READ = Reading(
+    name=_BACKEND,
+    owner="vllm",
+    readers=(VariableRead(package="vllm", path="/env/vllm/attention/selector.py", line=37),),
+)
+_UNKNOWN = Reading(name="SGLANG_X", owner="sglang", unclear="sglang was not found in this environment")
 
 
-@check(
-    "ENV101",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("this vLLM reads it", setting(_READ, "FLASH_ATTN", vllm="0.12.0")),
         Example("the package that would read it is not installed", setting(_UNKNOWN)),
-        Example("nothing has ever read it", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
+        Example("nothing has ever read it", setting(Reading(name="VLLM_MY_SWITCH", owner="vllm"))),
         Example(
             "vLLM no longer reads it",
-            setting(Reading(_BACKEND, "vllm"), "FLASH_ATTN"),
-            expect="VLLM_ATTENTION_BACKEND has no effect: vLLM 0.15.1 does not read it; vLLM 0.14.1 was the last",
+            setting(Reading(name=_BACKEND, owner="vllm"), "FLASH_ATTN"),
+            expect=(
+                "VLLM_ATTENTION_BACKEND has no effect: vLLM 0.15.1 does not read it; vLLM 0.14.1 was the last"
+            ),
         ),
         Example(
             "Ray never read it",
-            in_shell(Reading("RAY_num_prestart_python_workers", "ray")),
+            in_shell(Reading(name="RAY_num_prestart_python_workers", owner="ray")),
             expect="not a setting of Ray",
         ),
-    ],
-)
+    ]
+
+
+@check("ENV101", severity="warning", examples=_examples)
 def variable_removed(
     readers: VariableReaders,
     variables: Variables,

@@ -31,29 +31,52 @@ from verl_doctor.toolkit.text import listed
 
 _LOST = row("NCCL_IB_HCA", "mlx5", None, None, "nobody")
 _KEY = Effective(
-    "WANDB_API_KEY", Value(undetermined=WITHHELD, present=True), (Value(),), (Value(),), "nobody"
+    name="WANDB_API_KEY",
+    driver=Value(undetermined=WITHHELD, present=True),
+    raylets=(Value(),),
+    workers=(Value(),),
+    decided_by="nobody",
 )
 _SHOWN = 6
 
 
-@check(
-    "ENV108",
-    severity="warning",
-    examples=lambda: [
-        Example("it reaches them", (standing(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5")), *script("NCCL_IB_HCA"))),
-        Example("the job starts its own Ray", (own(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5", "the driver")), *script("NCCL_IB_HCA"))),
-        Example("no worker needs it", (standing(row("SLURM_JOB_ID", "7", None, None, "nobody")), *script("SLURM_JOB_ID"))),
-        Example("verl passes it on", (standing(row("NCCL_ALGO", "Ring", None, "Ring", "verl")), *script("NCCL_ALGO"))),
-        Example("a script exports it only for the driver", (standing(_LOST), *script("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
+def _examples() -> list[Example]:
+    return [
+        Example(
+            "it reaches them", (standing(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5")), *script("NCCL_IB_HCA"))
+        ),
+        Example(
+            "the job starts its own Ray",
+            (own(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5", "the driver")), *script("NCCL_IB_HCA")),
+        ),
+        Example(
+            "no worker needs it",
+            (standing(row("SLURM_JOB_ID", "7", None, None, "nobody")), *script("SLURM_JOB_ID")),
+        ),
+        Example(
+            "verl passes it on",
+            (standing(row("NCCL_ALGO", "Ring", None, "Ring", "verl")), *script("NCCL_ALGO")),
+        ),
+        Example(
+            "a script exports it only for the driver",
+            (standing(_LOST), *script("NCCL_IB_HCA")),
+            "do not get NCCL_IB_HCA",
+        ),
         Example("the shell has it", (standing(_LOST), *shell("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
         Example(
             "two variables, in one finding",
             (standing(row("HF_HOME", "/hf", None, None, "nobody"), _LOST), *script("HF_HOME", "NCCL_IB_HCA")),
             "do not get HF_HOME, NCCL_IB_HCA",
         ),
-        Example("a secret, which is never written to a file", (standing(_KEY), *shell("WANDB_API_KEY")), "do not get WANDB_API_KEY"),
-    ],
-)  # fmt: skip
+        Example(
+            "a secret, which is never written to a file",
+            (standing(_KEY), *shell("WANDB_API_KEY")),
+            "do not get WANDB_API_KEY",
+        ),
+    ]
+
+
+@check("ENV108", severity="warning", examples=_examples)
 def variable_stays_with_driver(
     environment: EffectiveEnvironment,
     variables: Variables,
@@ -89,7 +112,10 @@ def variable_stays_with_driver(
 def _finding(
     rows: list[Effective], environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Finding:
-    """One finding for these variables. Those whose values may be written to a file are reported separately from the others."""
+    """One finding for these variables.
+
+    Those whose values may be written to a file are reported separately from the others.
+    """
     places = [set_at(variable.name, variables, launch) for variable in rows]
     locations = [location for location, _ in places if location is not None]
     names = listed((variable.name for variable in rows), _SHOWN)

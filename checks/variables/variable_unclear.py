@@ -14,21 +14,27 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
 _SHOWN = 3
-_READ = Reading("NCCL_DEBUG", "libnccl", (VariableRead("libnccl.so.2", "/env/nvidia/nccl/lib/libnccl.so.2"),))
-_UNCLEAR = Reading("NCCL_DEBUG", "libnccl", unclear="no libnccl.so was found in this environment")
+_READ = Reading(
+    name="NCCL_DEBUG",
+    owner="libnccl",
+    readers=(VariableRead(package="libnccl.so.2", path="/env/nvidia/nccl/lib/libnccl.so.2"),),
+)
+_UNCLEAR = Reading(name="NCCL_DEBUG", owner="libnccl", unclear="no libnccl.so was found in this environment")
 
 
-@check(
-    "ENV107",
-    severity="info",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("its reader was found", setting(_READ, "INFO")),
-        Example("nothing reads it, which other rules report", setting(Reading("VLLM_MINE", "vllm"))),
+        Example(
+            "nothing reads it, which other rules report", setting(Reading(name="VLLM_MINE", owner="vllm"))
+        ),
         Example(
             "the package that would read it is not installed", in_shell(_UNCLEAR, "INFO"), expect="NCCL_DEBUG"
         ),
-    ],
-)
+    ]
+
+
+@check("ENV107", severity="info", examples=_examples)
 def variable_unclear(
     readers: VariableReaders, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -52,7 +58,10 @@ def variable_unclear(
     if unclear:
         names = listed((reading.name for reading in unclear), _SHOWN)
         yield Finding(
-            f"it could not be determined whether {counted(len(unclear), 'variable')} {'is' if len(unclear) == 1 else 'are'} read: {names}",
+            (
+                f"it could not be determined whether {counted(len(unclear), 'variable')} "
+                f"{'is' if len(unclear) == 1 else 'are'} read: {names}"
+            ),
             Evidence("; ".join(f"{reading.name}: {reading.unclear}" for reading in unclear)),
             subject=Subject("variable", ", ".join(sorted(reading.name for reading in unclear))),
         )

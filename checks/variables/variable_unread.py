@@ -18,30 +18,44 @@ from verl_doctor.toolkit.rule import Example, Finding, check
 
 # Labels of images (NCCL_VERSION), and what Kubernetes sets for each service (VLLM_SERVICE_HOST).
 _LABEL = re.compile(r".*_(VERSION|COMMIT|SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
-_NEW = Reading("VLLM_MY_SWITCH", "vllm")
-_BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=VariableRead("vllm", "/env/vllm/envs.py", 620))
+_NEW = Reading(name="VLLM_MY_SWITCH", owner="vllm")
+_BUILD = Reading(
+    name="VLLM_USE_PRECOMPILED",
+    owner="vllm",
+    declared=VariableRead(package="vllm", path="/env/vllm/envs.py", line=620),
+)
 
 
-@check(
-    "ENV103",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example(
             "a package reads it",
-            setting(Reading("VLLM_PORT", "vllm", (VariableRead("vllm", "/env/vllm/envs.py", 9),))),
+            setting(
+                Reading(
+                    name="VLLM_PORT",
+                    owner="vllm",
+                    readers=(VariableRead(package="vllm", path="/env/vllm/envs.py", line=9),),
+                )
+            ),
         ),
-        Example("it was removed, which another rule reports", setting(Reading("VLLM_USE_V1", "vllm"))),
-        Example("an image states its version", in_shell(Reading("NCCL_VERSION", "libnccl"), "2.27.5-1")),
+        Example(
+            "it was removed, which another rule reports", setting(Reading(name="VLLM_USE_V1", owner="vllm"))
+        ),
+        Example(
+            "an image states its version", in_shell(Reading(name="NCCL_VERSION", owner="libnccl"), "2.27.5-1")
+        ),
         Example(
             "a misspelling, which another rule reports",
-            setting(Reading("VLLM_PROT", "vllm", near="VLLM_PORT")),
+            setting(Reading(name="VLLM_PROT", owner="vllm", near="VLLM_PORT")),
         ),
         Example("no known reader", setting(_NEW), expect="no code of vLLM 0.15.1 reads VLLM_MY_SWITCH"),
         Example(
             "vLLM only needs it to be built", setting(_BUILD), expect="declares VLLM_USE_PRECOMPILED, but"
         ),
-    ],
-)
+    ]
+
+
+@check("ENV103", severity="warning", examples=_examples)
 def variable_unread(
     readers: VariableReaders,
     variables: Variables,

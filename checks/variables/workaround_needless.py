@@ -29,39 +29,75 @@ _COST = "measured elsewhere: an engine starts in 64 s without the cache, in 31 s
 _EAGER = "actor_rollout_ref.rollout.enforce_eager"
 
 _OLD = CompileCache("2.9.1")
-_SOUND = CompileCache("2.11.0", "torch 2.11.0", "/env/torch/_inductor/standalone_compile.py")
-_READ = VariableRead("vllm", "/env/vllm/envs.py", 369)
-_ALONE = VariableReaders((Reading(NO_CACHE, "vllm", (_READ,)),))
-_UNREAD = VariableReaders((Reading(NO_CACHE, "vllm"),))
-_FORCED = VariableReaders((Reading(_FORCE, "torch", unclear="torch/_inductor/config.py names it"),))
+_SOUND = CompileCache(
+    torch="2.11.0", written_whole_by="torch 2.11.0", read_from="/env/torch/_inductor/standalone_compile.py"
+)
+_READ = VariableRead(package="vllm", path="/env/vllm/envs.py", line=369)
+_ALONE = VariableReaders((Reading(name=NO_CACHE, owner="vllm", readers=(_READ,)),))
+_UNREAD = VariableReaders((Reading(name=NO_CACHE, owner="vllm"),))
+_FORCED = VariableReaders(
+    (Reading(name=_FORCE, owner="torch", unclear="torch/_inductor/config.py names it"),)
+)
 _SHELL = Variables()
 
 
 def _script(value: str) -> Launch:
-    return Launch(((SCRIPT, "shell script"),), (Setting(NO_CACHE, value, SCRIPT, 3),))
+    return Launch(
+        files=((SCRIPT, "shell script"),),
+        settings=(Setting(name=NO_CACHE, value=value, path=SCRIPT, line=3),),
+    )
 
 
 def _by_verl(value: str) -> EffectiveEnvironment:
     values = (Value(value),)
-    row = Effective(NO_CACHE, Value(), (Value(),), values, "verl", "/env/verl/trainer/constants_ppo.py", 93)
+    row = Effective(
+        name=NO_CACHE,
+        driver=Value(),
+        raylets=(Value(),),
+        workers=values,
+        decided_by="verl",
+        path="/env/verl/trainer/constants_ppo.py",
+        line=93,
+    )
     return EffectiveEnvironment((row,))
 
 
-@check(
-    "ENV104",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("an older torch needs it", (_ALONE, _SHELL, _script("1"), _OLD)),
         Example("it is switched off", (_ALONE, _SHELL, _script("0"), _SOUND)),
         Example("nothing reads it", (_UNREAD, _SHELL, _script("1"), _SOUND)),
-        Example("nothing is compiled", (_ALONE, _SHELL, _script("1"), _SOUND, with_rollout(enforce_eager=True))),
-        Example("verl's own, and nothing is compiled", (_ALONE, _SHELL, _by_verl("1"), _SOUND, with_rollout(enforce_eager=True))),
-        Example("torch no longer needs it", (_ALONE, _SHELL, _script("1"), _SOUND), "is no longer needed with torch 2.11.0"),
-        Example("vLLM writes the cache safely with an older torch", (_ALONE, _SHELL, _script("1"), CompileCache("2.9.1", "vLLM 0.18.1")), "no longer needed with vLLM 0.18.1"),
-        Example("torch's own switch, which its table of options names", (_FORCED, Variables({_FORCE: "1"}), _SOUND), "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 is no longer needed"),
-        Example("verl sets it by itself", (VariableReaders(), _SHELL, _by_verl("1"), _SOUND, with_rollout(enforce_eager=False)), "verl sets VLLM_DISABLE_COMPILE_CACHE=1"),
-    ],
-)  # fmt: skip
+        Example(
+            "nothing is compiled", (_ALONE, _SHELL, _script("1"), _SOUND, with_rollout(enforce_eager=True))
+        ),
+        Example(
+            "verl's own, and nothing is compiled",
+            (_ALONE, _SHELL, _by_verl("1"), _SOUND, with_rollout(enforce_eager=True)),
+        ),
+        Example(
+            "torch no longer needs it",
+            (_ALONE, _SHELL, _script("1"), _SOUND),
+            "is no longer needed with torch 2.11.0",
+        ),
+        Example(
+            "vLLM writes the cache safely with an older torch",
+            (_ALONE, _SHELL, _script("1"), CompileCache(torch="2.9.1", written_whole_by="vLLM 0.18.1")),
+            "no longer needed with vLLM 0.18.1",
+        ),
+        Example(
+            "torch's own switch, which its table of options names",
+            (_FORCED, Variables({_FORCE: "1"}), _SOUND),
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 is no longer needed",
+        ),
+        Example(
+            "verl sets it by itself",
+            (VariableReaders(), _SHELL, _by_verl("1"), _SOUND, with_rollout(enforce_eager=False)),
+            "verl sets VLLM_DISABLE_COMPILE_CACHE=1",
+        ),
+    ]
+
+
+@check("ENV104", severity="warning", examples=_examples)
 def workaround_needless(
     cache: CompileCache,
     readers: VariableReaders,
@@ -99,7 +135,10 @@ def workaround_needless(
             if (place.value or "0") != "0":
                 written = written or name == NO_CACHE
                 yield Finding(
-                    f"{place.assignment} is no longer needed with {cache.written_whole_by}, and makes each engine compile again",
+                    (
+                        f"{place.assignment} is no longer needed with {cache.written_whole_by}, and makes "
+                        "each engine compile again"
+                    ),
                     Evidence(
                         f"{place.assignment}{'' if place.location else f' in {place.where}'}; {_COST}",
                         f"verl would set it too ({by_verl})" if by_verl else "",
@@ -114,7 +153,10 @@ def workaround_needless(
                 )
     if given and verl is not None and not written:
         yield Finding(
-            f"verl sets {NO_CACHE}=1, which is no longer needed with {cache.written_whole_by}: each engine compiles again",
+            (
+                f"verl sets {NO_CACHE}=1, which is no longer needed with {cache.written_whole_by}: each "
+                "engine compiles again"
+            ),
             Evidence(_COST, f"{NO_CACHE}=0", cache.read_from),
             subject=Subject("variable", NO_CACHE),
             location=Location(verl.path, verl.line or None) if verl.path else None,

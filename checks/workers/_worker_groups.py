@@ -12,17 +12,17 @@ from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
 from verl_doctor.toolkit.collectors.ray.worker_groups import WorkerGroup, ended_jobs, worker_groups
 from verl_doctor.toolkit.text import ranges
 
-JOB = RayJob("01000000", "train", "10.0.0.5", 500, worker="driver")
+JOB = RayJob(job="01000000", namespace="train", address="10.0.0.5", pid=500, worker="driver")
 
 
 def a_rank(rank: int, of: int = 2, prefix: str = "abc123", **changes: Any) -> RayActor:
-    """One rank of a worker group on the first node, named as verl names it, on the GPU with the same number."""
+    """One rank of a worker group on the first node, named as by verl, on the GPU with the same number."""
     whole = RayActor(
-        f"{prefix}-{rank}",
-        "ALIVE",
-        f"{prefix}WorkerDict_0:{rank}",
-        "train",
-        "create_colocated_worker_cls.<locals>.WorkerDict",
+        actor=f"{prefix}-{rank}",
+        state="ALIVE",
+        name=f"{prefix}WorkerDict_0:{rank}",
+        namespace="train",
+        class_name="create_colocated_worker_cls.<locals>.WorkerDict",
         job=JOB.job,
         node="n1",
         address="10.0.0.5",
@@ -43,7 +43,10 @@ def runs(*actors: RayActor, finished: bool = False, **changes: Any) -> RayCluste
 
 
 def running_groups(clusters: RayClusters) -> Iterator[tuple[RayCluster, WorkerGroup]]:
-    """Yield the worker groups of running jobs with at least one actor that is not dead, in the clusters that concern this target."""
+    """Yield the worker groups of running jobs with at least one actor that is not dead.
+
+    The clusters are those that concern this target.
+    """
     for cluster in clusters.concerned:
         if cluster.has_read("actors") and cluster.has_read("jobs"):
             ended = ended_jobs(cluster)

@@ -20,25 +20,54 @@ _UNEXPECTED = frozenset({"WORKER_DIED", "NODE_DIED", "OUT_OF_MEMORY"})
 
 def _server(state: str = "DEAD", **changes: Any) -> RayActor:
     return RayActor(
-        **{"actor": "s0", "state": state, "name": "vllm_server_0_0", "namespace": "train", "class_name": "vLLMHttpServer", "job": JOB.job, "address": "10.0.0.5", "pid": 77, **changes}
-    )  # fmt: skip
+        **{
+            "actor": "s0",
+            "state": state,
+            "name": "vllm_server_0_0",
+            "namespace": "train",
+            "class_name": "vLLMHttpServer",
+            "job": JOB.job,
+            "address": "10.0.0.5",
+            "pid": 77,
+            **changes,
+        }
+    )
 
 
-@check(
-    "RAY129",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("alive", (runs(_server("ALIVE")),)),
         Example("ended by its job", (runs(_server(end="RAY_KILL")),)),
         Example("nothing needed the actor", (runs(_server(end="OUT_OF_SCOPE")),)),
         Example("its job has ended", (runs(_server(end="WORKER_DIED"), finished=True),)),
-        Example("another has its name now", (runs(_server(end="WORKER_DIED"), _server("ALIVE", actor="s1")),)),
+        Example(
+            "another has its name now", (runs(_server(end="WORKER_DIED"), _server("ALIVE", actor="s1")),)
+        ),
         Example("the actor had no name", (runs(_server(end="WORKER_DIED", name="")),)),
-        Example("the engine's server was killed", (runs(_server(end="WORKER_DIED", died="Worker exit type: SYSTEM_ERROR")),), "1 actor of job 01000000 has died: vllm_server_0_0 (vLLMHttpServer)"),
-        Example("the actor ended itself, as the supervisor of a submitted job does", (runs(_server(end="WORKER_DIED", died="Worker exit type: INTENDED_USER_EXIT Worker exit detail: User requested to exit the actor.")),)),
+        Example(
+            "the engine's server was killed",
+            (runs(_server(end="WORKER_DIED", died="Worker exit type: SYSTEM_ERROR")),),
+            "1 actor of job 01000000 has died: vllm_server_0_0 (vLLMHttpServer)",
+        ),
+        Example(
+            "the actor ended itself, as the supervisor of a submitted job does",
+            (
+                runs(
+                    _server(
+                        end="WORKER_DIED",
+                        died=(
+                            "Worker exit type: INTENDED_USER_EXIT Worker exit detail: User requested to "
+                            "exit the actor."
+                        ),
+                    )
+                ),
+            ),
+        ),
         Example("killed to free memory", (runs(_server(end="OUT_OF_MEMORY")),), "has died"),
-    ],
-)  # fmt: skip
+    ]
+
+
+@check("RAY129", severity="warning", examples=_examples)
 def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
     """An actor that a running job needs by name has died.
 
@@ -75,8 +104,10 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
                     f"the GCS at {cluster.address}",
                 ),
                 subject=Subject("actor", first.name, job),
-                remedy=f"see {cluster.session or 'the session'}/logs/worker-*-{first.pid}.err on {first.address or 'its node'}; "
-                "then restart the job",
+                remedy=(
+                    f"see {cluster.session or 'the session'}/logs/worker-*-{first.pid}.err on "
+                    f"{first.address or 'its node'}; then restart the job"
+                ),
             )
 
 

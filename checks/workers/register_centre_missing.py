@@ -22,25 +22,40 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 def _centre(state: str = "DEAD", **changes: Any) -> RayActor:
     return RayActor(
-        "centre", state, "abc123_register_center", "train", "WorkerGroupRegisterCenter", job=JOB.job, **changes
-    )  # fmt: skip
+        actor="centre",
+        state=state,
+        name="abc123_register_center",
+        namespace="train",
+        class_name="WorkerGroupRegisterCenter",
+        job=JOB.job,
+        **changes,
+    )
 
 
 _LATE = a_rank(1, state="PENDING_CREATION", node="")
 
 
-@check(
-    "RAY128",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a verl that has none", (runs(a_rank(0), a_rank(1)),)),
         Example("alive", (runs(a_rank(0), a_rank(1), _centre("ALIVE")),)),
-        Example("the register center ended with rank 0, which RAY125 reports", (runs(a_rank(0, state="DEAD"), a_rank(1), _centre()),)),
+        Example(
+            "the register center ended with rank 0, which RAY125 reports",
+            (runs(a_rank(0, state="DEAD"), a_rank(1), _centre()),),
+        ),
         Example("made again", (runs(a_rank(0), a_rank(1), _centre(), _centre("ALIVE")),)),
-        Example("died", (runs(a_rank(0), a_rank(1), _centre(died="The actor died because its node has died.")),), "the register center of worker group abc123WorkerDict of job 01000000 is dead"),
-        Example("before all ranks had started", (runs(a_rank(0), _LATE, _centre()),), "rank 1 of 2 never starts"),
-    ],
-)  # fmt: skip
+        Example(
+            "died",
+            (runs(a_rank(0), a_rank(1), _centre(died="The actor died because its node has died.")),),
+            "the register center of worker group abc123WorkerDict of job 01000000 is dead",
+        ),
+        Example(
+            "before all ranks had started", (runs(a_rank(0), _LATE, _centre()),), "rank 1 of 2 never starts"
+        ),
+    ]
+
+
+@check("RAY128", severity="warning", examples=_examples)
 def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:
     """The register center of a worker group has died.
 

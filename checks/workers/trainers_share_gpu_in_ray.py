@@ -22,21 +22,42 @@ _GENERATES = (
     "teacher_",
 )  # prefixes of groups that only generate or score
 _PAIR = (a_rank(0), a_rank(0, prefix="def456", pid=2000, roles=("critic",)))
-_SEEN = Gpus((Device(0, "H200", memory=Memory(140_000, 90_000, 50_000), holders=(Holder(1000, 40_000), Holder(2000, 40_000))),))  # fmt: skip
+_SEEN = Gpus(
+    (
+        Device(
+            index=0,
+            name="H200",
+            memory=Memory(total=140_000, used=90_000, free=50_000),
+            holders=(Holder(pid=1000, memory=40_000), Holder(pid=2000, memory=40_000)),
+        ),
+    )
+)
 
 
-@check(
-    "RAY127",
-    severity="warning",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("colocated roles in one process", (runs(a_rank(0), a_rank(1)), _NO_GPU)),
-        Example("a group that generates next to a group that trains", (runs(a_rank(0), a_rank(0, prefix="rollout_colocate_0")), _NO_GPU)),
-        Example("two groups on GPUs of their own", (runs(a_rank(0), a_rank(0, prefix="def456", gpus=(1,))), _NO_GPU)),
-        Example("without GPUs", (runs(*(a_rank(0, prefix=prefix, gpus=()) for prefix in ("a", "b"))), _NO_GPU)),
+        Example(
+            "a group that generates next to a group that trains",
+            (runs(a_rank(0), a_rank(0, prefix="rollout_colocate_0")), _NO_GPU),
+        ),
+        Example(
+            "two groups on GPUs of their own",
+            (runs(a_rank(0), a_rank(0, prefix="def456", gpus=(1,))), _NO_GPU),
+        ),
+        Example(
+            "without GPUs", (runs(*(a_rank(0, prefix=prefix, gpus=()) for prefix in ("a", "b"))), _NO_GPU)
+        ),
         Example("NVML sees both, which CUDA151 reports", (runs(*_PAIR), _SEEN)),
-        Example("actor and critic apart", (runs(*_PAIR), _NO_GPU), "2 trainers share GPU 0 of 10.0.0.5: abc123WorkerDict, def456WorkerDict"),
-    ],
-)  # fmt: skip
+        Example(
+            "actor and critic apart",
+            (runs(*_PAIR), _NO_GPU),
+            "2 trainers share GPU 0 of 10.0.0.5: abc123WorkerDict, def456WorkerDict",
+        ),
+    ]
+
+
+@check("RAY127", severity="warning", examples=_examples)
 def trainers_share_gpu_in_ray(clusters: RayClusters, gpus: Gpus | Unknown) -> Iterator[Finding]:
     """Ray has given one GPU to the trainers of several worker groups.
 
@@ -60,10 +81,16 @@ def trainers_share_gpu_in_ray(clusters: RayClusters, gpus: Gpus | Unknown) -> It
         numbers = [gpu for gpu, _ in places]
         is_single = len(numbers) == 1
         yield Finding(
-            f"{len(names)} trainers share {'GPU' if is_single else 'each of GPUs'} {ranges(numbers)} of {node}: {listed(names, _MOST)}",
+            (
+                f"{len(names)} trainers share {'GPU' if is_single else 'each of GPUs'} {ranges(numbers)} of "
+                f"{node}: {listed(names, _MOST)}"
+            ),
             Evidence(
                 "; ".join(
-                    f"GPU {gpu}: {', '.join(f'{_roles(member)} (process {member.actor.pid})' for member in members)}"
+                    (
+                        f"GPU {gpu}: "
+                        f"{', '.join(f'{_roles(member)} (process {member.actor.pid})' for member in members)}"
+                    )
                     for gpu, members in places[:_MOST]
                 ),
                 "one process for all roles of a GPU",
@@ -91,7 +118,7 @@ def _trains(group: WorkerGroup) -> bool:
 
 
 def _seen(members: list[Member], gpus: Gpus | Unknown) -> bool:
-    """Whether NVML reports two of them on one GPU of this machine, each with at least the memory of a context."""
+    """Whether NVML reports two of them, each with at least a context's memory, on one GPU of this machine."""
     pids = {member.actor.pid for member in members}
     devices = () if isinstance(gpus, Unknown) else gpus.sound
     return any(

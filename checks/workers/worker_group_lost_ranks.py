@@ -21,21 +21,38 @@ def _dead(rank: int, end: str = "WORKER_DIED", died: str = "The actor died unexp
     return a_rank(rank, state="DEAD", end=end, died=died)
 
 
-@check(
-    "RAY125",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("all alive", (runs(a_rank(0), a_rank(1)),)),
         Example("all dead: the job gets the error", (runs(_dead(0), _dead(1)),)),
         Example("its job has ended", (runs(a_rank(0), _dead(1), finished=True),)),
         Example("the rank came back", (runs(a_rank(0), _dead(1), a_rank(1)),)),
-        Example("still being made", (runs(a_rank(0, 8), a_rank(1, 8, state="PENDING_CREATION", node="", pid=0)),)),
+        Example(
+            "still being made", (runs(a_rank(0, 8), a_rank(1, 8, state="PENDING_CREATION", node="", pid=0)),)
+        ),
         Example("the table was not read", (runs(a_rank(0), _dead(1), unread=("jobs",)),)),
-        Example("one rank of two was killed", (runs(a_rank(0), _dead(1)),), "rank 1 of 2 of worker group abc123WorkerDict of job 01000000 is dead, and the others wait for it"),
-        Example("nothing referred to the worker group", (runs(a_rank(0), _dead(1, "OUT_OF_SCOPE")),), "rank 1 of 2"),
-        Example("no longer listed by Ray", (runs(a_rank(0, 8), a_rank(3, 8)),), "ranks 1, 2 of 8 of worker group abc123WorkerDict of job 01000000 are dead"),
-    ],
-)  # fmt: skip
+        Example(
+            "one rank of two was killed",
+            (runs(a_rank(0), _dead(1)),),
+            (
+                "rank 1 of 2 of worker group abc123WorkerDict of job 01000000 is dead, and the others wait "
+                "for it"
+            ),
+        ),
+        Example(
+            "nothing referred to the worker group",
+            (runs(a_rank(0), _dead(1, "OUT_OF_SCOPE")),),
+            "rank 1 of 2",
+        ),
+        Example(
+            "no longer listed by Ray",
+            (runs(a_rank(0, 8), a_rank(3, 8)),),
+            "ranks 1, 2 of 8 of worker group abc123WorkerDict of job 01000000 are dead",
+        ),
+    ]
+
+
+@check("RAY125", phase="workers", examples=_examples)
 def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
     """Some ranks of a worker group are dead.
 
@@ -58,7 +75,10 @@ def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> 
         if gone:
             are, them = ("is", "it") if len(gone) == 1 else ("are", "them")
             yield Finding(
-                f"{ranks(gone, group.world_size)} of {named(group)} {are} dead, and the others wait for {them}",
+                (
+                    f"{ranks(gone, group.world_size)} of {named(group)} {are} dead, and the others wait for "
+                    f"{them}"
+                ),
                 Evidence(
                     listed(_why(dead, group), _MOST), "all ranks alive", f"the GCS at {cluster.address}"
                 ),

@@ -22,11 +22,22 @@ from verl_doctor.toolkit.text import listed
 _MOST = 4
 _ROUNDING = 1e-3  # Ray counts in ten-thousandths
 _POOL = RayGroup(
-    "pg1", "CREATED", "global_poolverl_group_2:0", "train", JOB.job, bundles=({"GPU": 1.0, "CPU": 1.0},) * 2, nodes=("n1", "n1")
-)  # fmt: skip
+    group="pg1",
+    state="CREATED",
+    name="global_poolverl_group_2:0",
+    namespace="train",
+    job=JOB.job,
+    bundles=({"GPU": 1.0, "CPU": 1.0},) * 2,
+    nodes=("n1", "n1"),
+)
 _NEXT = replace(
-    _POOL, group="pg2", state="PENDING", name="otherverl_group_8:0", bundles=({"GPU": 1.0},) * 8, nodes=("",) * 8
-)  # fmt: skip
+    _POOL,
+    group="pg2",
+    state="PENDING",
+    name="otherverl_group_8:0",
+    bundles=({"GPU": 1.0},) * 8,
+    nodes=("",) * 8,
+)
 _FULL = a_node(free={"CPU": 62.0, "GPU": 6.0})
 _LATER = replace(JOB, job="02000000")
 
@@ -46,21 +57,58 @@ _FIRST = (_in_pool(0, "one"), _in_pool(1, "one"))
 _SECOND = (_in_pool(0, "two", "PENDING_CREATION"), _in_pool(1, "two", "PENDING_CREATION"))
 
 
-@check(
-    "RAY126",
-    phase="workers",
-    examples=lambda: [
+def _examples() -> list[Example]:
+    return [
         Example("a group that has its place", (runs(*_FIRST, groups=(_POOL,)),)),
         Example("a group that is being started", (runs(*_SECOND, groups=(_POOL,)),)),
-        Example("the group can never be placed, which RAY115 reports", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, replace(_NEXT, bundles=({"GPU": 1.0},) * 9)))),)),
-        Example("free resources that the group has not been given yet", (joins(a_cluster(jobs=(JOB,), groups=(_NEXT,))),)),
-        Example("in another Ray than the one that the script starts", (replace(joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))), joined="", choice="new"),)),
-        Example("in another Ray than the one that is named", (RayClusters((a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT)),), "10.0.0.7:6379", "named"),)),
-        Example("two groups of one job", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))),), "placement group otherverl_group_8:0 of job 01000000 waits for 8 GPU, and 6 are free"),
-        Example("after another job", (joins(a_cluster(_FULL, jobs=(JOB, _LATER), groups=(_POOL, replace(_NEXT, job=_LATER.job)))),), "waits for 8 GPU, and 6 are free"),
-        Example("two groups in one pool", (runs(*_FIRST, *_SECOND, groups=(_POOL,)),), "ranks 0, 1 of 2 of worker group twoWorkerDict of job 01000000 wait for GPU that other actors of their placement group have"),
-    ],
-)  # fmt: skip
+        Example(
+            "the group can never be placed, which RAY115 reports",
+            (
+                joins(
+                    a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, replace(_NEXT, bundles=({"GPU": 1.0},) * 9)))
+                ),
+            ),
+        ),
+        Example(
+            "free resources that the group has not been given yet",
+            (joins(a_cluster(jobs=(JOB,), groups=(_NEXT,))),),
+        ),
+        Example(
+            "in another Ray than the one that the script starts",
+            (replace(joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))), joined="", choice="new"),),
+        ),
+        Example(
+            "in another Ray than the one that is named",
+            (
+                RayClusters(
+                    clusters=(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT)),),
+                    joined="10.0.0.7:6379",
+                    choice="named",
+                ),
+            ),
+        ),
+        Example(
+            "two groups of one job",
+            (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))),),
+            "placement group otherverl_group_8:0 of job 01000000 waits for 8 GPU, and 6 are free",
+        ),
+        Example(
+            "after another job",
+            (joins(a_cluster(_FULL, jobs=(JOB, _LATER), groups=(_POOL, replace(_NEXT, job=_LATER.job)))),),
+            "waits for 8 GPU, and 6 are free",
+        ),
+        Example(
+            "two groups in one pool",
+            (runs(*_FIRST, *_SECOND, groups=(_POOL,)),),
+            (
+                "ranks 0, 1 of 2 of worker group twoWorkerDict of job 01000000 wait for GPU that other "
+                "actors of their placement group have"
+            ),
+        ),
+    ]
+
+
+@check("RAY126", phase="workers", examples=_examples)
 def worker_group_waits(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
     """A worker group waits for resources that others hold.
 
@@ -104,8 +152,10 @@ def _unplaced(group: RayGroup, cluster: RayCluster, launch: Launch | Unknown) ->
         for other_group in cluster.groups
     )
     yield Finding(
-        f"placement group {group.name or short(group.group)} of job {group.job} waits for {wanted[name]:g} {name}, "
-        f"and {free[name]:g} are free",
+        (
+            f"placement group {group.name or short(group.group)} of job {group.job} waits for "
+            f"{wanted[name]:g} {name}, and {free[name]:g} are free"
+        ),
         Evidence(
             in_words(found, name) or "Ray does not report who holds them",
             bundles(group),

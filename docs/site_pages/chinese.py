@@ -1,4 +1,4 @@
-"""The card of the commonest errors in Chinese: messages and order are those of the card, the words are in `zh/card.toml`."""
+"""The card of the commonest errors in Chinese: the words are in `zh/card.toml`, the rest is the card's."""
 
 from __future__ import annotations
 
@@ -18,4 +18,7 @@ def card() -> Iterator[str]:
     yield "|---|---|---|---|"
     for entry in entries():
         chinese = words[entry.code]
-        yield f"| `{entry.line}` | {chinese['means']} | {chinese['do']} | [{entry.code}](../rules/{entry.code}.md) |"
+        yield (
+            f"| `{entry.line}` | {chinese['means']} | {chinese['do']} | "
+            f"[{entry.code}](../rules/{entry.code}.md) |"
+        )

@@ -1,4 +1,4 @@
-"""The Sphinx extension: writes the generated pages before Sphinx looks for sources, and labels the cells of wide tables."""
+"""The Sphinx extension: writes the generated pages before Sphinx reads, and labels cells of wide tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _NARROW_ENOUGH = 2  # columns that need no label
 
 
 class LabelledCells(SphinxPostTransform):
-    """Puts the heading of its column into each cell. `site.css` shows it in narrow windows, where a row becomes a card."""
+    """Puts the heading of its column into each cell.
+
+    `site.css` shows it in narrow windows, where a row becomes a card.
+    """
 
     default_priority = 900
     formats = ("html",)

@@ -36,7 +36,7 @@ def _phases() -> Iterator[str]:
 
 
 def write_pages(folder: Path) -> None:
-    """Write what has changed and remove pages of what is gone, so that Sphinx reads again only what is new."""
+    """Write what has changed and remove pages of what is gone, so that Sphinx reads only what is new."""
     wanted = {folder / path: text for path, text in pages().items()}
     for path, text in wanted.items():
         path.parent.mkdir(parents=True, exist_ok=True)

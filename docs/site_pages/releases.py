@@ -1,7 +1,8 @@
 """The table of releases of verl and vLLM, and a page for each verl with what was found of each cell.
 
-The data is `docs/compatibility.json`, which `docs/compatibility_table.py` writes, findings in the order in which they strike. Releases with the same findings share a section,
-so that the site has a page for each verl and not for each pair.
+The data is `docs/compatibility.json`, which `docs/compatibility_table.py` writes, findings in the order in
+which they strike. Releases with the same findings share a section, so that the site has a page for each verl
+and not for each pair.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def anchor(verl: str, vllm: str) -> str:
 
 
 def cell(pair: Mapping[str, Any]) -> str:
-    """How far each path of a pair gets. An asterisk: all start, but the declared requirements do not agree."""
+    """How far each path of a pair gets.
+
+    An asterisk: all start, but the declared requirements do not agree.
+    """
     states = pair["paths"]
     if not states:
         return "unknown"
@@ -56,19 +60,31 @@ def _table(data: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         "# verl with vLLM, release by release",
         "",
-        f"Made on {data['made']} from the sources of {len(data['verl'])} releases of verl and {len(data['vllm'])} of vLLM,",
+        (
+            f"Made on {data['made']} from the sources of {len(data['verl'])} releases of verl and "
+            f"{len(data['vllm'])} of vLLM,"
+        ),
         "with verl's default settings. Nothing was installed or run.",
         "",
         "| cell | a job |",
         "|---|---|",
         "| starts | starts, and what both releases require can be installed together |",
-        r"| starts\* | starts, but verl or vLLM requires another release of the other, or of a package that both need |",
+        (
+            r"| starts\* | starts, but verl or vLLM requires another release of the other, "
+            "or of a package that both need |"
+        ),
         "| import | fails while verl's modules are imported |",
         "| engine | fails when the engine starts |",
         "| unknown | could not be judged from the sources |",
         "",
-        "If the synchronous and the asynchronous rollout differ, the cell shows both. Each cell links to the findings, with the line of verl,",
-        "the remedy, and the breaks that only some settings reach. `verl-doctor matrix` judges your own tree in the same way, and",
+        (
+            "If the synchronous and the asynchronous rollout differ, the cell shows both. Each cell links "
+            "to the findings, with the line of verl,"
+        ),
+        (
+            "the remedy, and the breaks that only some settings reach. `verl-doctor matrix` judges your own "
+            "tree in the same way, and"
+        ),
         "`verl-doctor check run.sh` judges it with the settings of your script.",
         "",
         f"| vLLM | {' | '.join(f'[verl {verl}](verl-{verl}.md)' for verl in data['verl'])} |",
@@ -86,7 +102,10 @@ def _of_verl(data: Mapping[str, Any], verl: str) -> Iterator[str]:
     yield from (
         f"# verl {verl} with each vLLM",
         "",
-        f"Made on {data['made']} from the sources of both, with verl's default settings. [All releases](index.md)",
+        (
+            f"Made on {data['made']} from the sources of both, with verl's default settings. [All "
+            "releases](index.md)"
+        ),
         "",
     )
     for _, run in groupby(data["vllm"], key=lambda vllm: json.dumps(pairs[vllm])):
@@ -124,7 +143,10 @@ def _finding(found: Mapping[str, Any]) -> str:
     where = ", ".join([*places, *([f"{rest} more"] if rest else [])])
     helps = f"`verl-doctor fix` repairs it ({found['fix']})" if found["fix"] else _plain(found["remedy"])
     paths = " and ".join(found["paths"])
-    return f"* [{found['code']}](../rules/{found['code']}.md), {paths}: {_plain(found['message'])}. {where}. {helps}"
+    return (
+        f"* [{found['code']}](../rules/{found['code']}.md), {paths}: {_plain(found['message'])}. {where}. "
+        f"{helps}"
+    )
 
 
 def _plain(text: str) -> str:

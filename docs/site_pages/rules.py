@@ -50,7 +50,7 @@ def pages(known: Registry) -> dict[str, str]:
 
 
 def rule_page(check: Check, known: Registry) -> str:
-    """The page of a rule: what `explain` prints, what the rule reports, and the lines of logs that show the fault."""
+    """The page of a rule: what `explain` prints, what the rule reports, and the log lines that show it."""
     text = linked(documentation.explain(check, known))
     return "\n".join([_ORPHAN, text, *_reports(check), *_log_lines(of_code(check.code)), _BACK])
 
@@ -118,9 +118,9 @@ def index(known: Registry) -> str:
         "# Rules",
         "",
         (
-            f"{len(known.checks)} rules and {len(of_logs_alone())} faults that only a log can show. Each has a page. "
-            "With an error message in hand, look it up in the [list of messages](messages.md), or let "
-            "`verl-doctor logs train.log` find it."
+            f"{len(known.checks)} rules and {len(of_logs_alone())} faults that only a log can show. Each "
+            "has a page. With an error message in hand, look it up in the [list of messages](messages.md), "
+            "or let `verl-doctor logs train.log` find it."
         ),
         "",
         "```{toctree}",
@@ -153,8 +153,9 @@ def messages(known: Registry) -> str:
         "# Error messages",
         "",
         (
-            "The texts by which `verl-doctor logs` recognises each fault. `...` stands for any text within a line. "
-            "Search this page with your browser for words of the message that do not depend on your machine."
+            "The texts by which `verl-doctor logs` recognises each fault. `...` stands for any text within "
+            "a line. Search this page with your browser for words of the message that do not depend on your "
+            "machine."
         ),
         "",
     ]

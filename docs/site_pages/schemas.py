@@ -26,8 +26,9 @@ def index(titles: dict[str, str]) -> str:
         "# JSON schemas",
         "",
         (
-            "Every command with `--format json` prints one document on stdout, and everything else on stderr. "
-            "`schema_version` changes when a key is removed or changes its meaning; new keys may appear at any time."
+            "Every command with `--format json` prints one document on stdout, and everything else on "
+            "stderr. `schema_version` changes when a key is removed or changes its meaning; new keys may "
+            "appear at any time."
         ),
         "",
         *(f"* [{titles[name]}]({name}.md)" for name in sorted(titles)),

@@ -1,4 +1,4 @@
-"""Fix for PKG101 and for broken distributions: one lock after which the requirements of verl and its engine agree."""
+"""Fix for PKG101 and broken distributions: one lock makes the requirements of verl and its engine agree."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Ref
 
     verl stays as it is, with the extras that the job needs; so do torch and the engine, if possible. The
     whole closure is resolved in a dry run first, and then installed from a lock file. If no
-    package index responds, nothing is installed. If no versions agree, the fix refuses with the installer's own
-    reason, and suggests where to find a version that no configured index has.
+    package index responds, nothing is installed. If no versions agree, the fix refuses with the installer's
+    own reason, and suggests where to find a version that no configured index has.
     """
     if resolution.not_offered:
         return Refusal(f"{resolution.reason}. {_where_from(resolution)}")
@@ -43,7 +43,8 @@ def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Ref
         )
     if resolution.outcome == "unanswered":
         return Refusal(
-            f"{resolution.reason}, so no dry run can show what would change; run it by hand: {shlex.join(resolution.command)}"
+            f"{resolution.reason}, so no dry run can show what would change; run it by hand: "
+            f"{shlex.join(resolution.command)}"
         )
     if not (resolution.changes or resolution.cleared):
         return Refusal("the installer's dry run would change nothing")
@@ -74,12 +75,15 @@ def _why(resolution: Resolution) -> Iterator[str]:
 
 
 def _where_from(resolution: Resolution) -> str:
-    """Return how to name an index or folder that has the package. Both the dry run and the installation read these variables."""
+    """Return how to name an index or folder that has the package.
+
+    Both the dry run and the installation read these variables.
+    """
     prefix = "PIP" if "-m" in resolution.command else "UV"
     local = _LOCAL_TORCH.fullmatch(resolution.not_offered)
     index = f"https://download.pytorch.org/whl/{local[1]}" if local else "URL"
     return (
-        f"Name an index that has it (export {prefix}_EXTRA_INDEX_URL={index}), or the folder with the wheel that it was "
-        f"installed from (export {prefix}_FIND_LINKS=FOLDER), then run verl-doctor fix again. "
-        f"The command will be: {shlex.join(resolution.command)}"
+        f"Name an index that has it (export {prefix}_EXTRA_INDEX_URL={index}), or the folder with the "
+        f"wheel that it was installed from (export {prefix}_FIND_LINKS=FOLDER), then run verl-doctor "
+        f"fix again. The command will be: {shlex.join(resolution.command)}"
     )

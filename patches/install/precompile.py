@@ -20,12 +20,14 @@ def precompile(_: Finding, target: Target, bytecode: Bytecode) -> list[Change] |
         return Refusal(f"{bytecode.prefix or 'site-packages'} is not writable for this user")
     if bytecode.prefix:
         return Refusal(
-            f"PYTHONPYCACHEPREFIX sends the caches to {bytecode.prefix}: run python -m compileall with that variable set"
+            f"PYTHONPYCACHEPREFIX sends the caches to {bytecode.prefix}: run python -m compileall with "
+            "that variable set"
         )
     lacking = [Path(package.folder) for package in bytecode.packages if package.missing]
     if not lacking:
         return Refusal("every source has a cache now")
-    # Whole folders are compiled, because half of the sources that a job imports belong to about a hundred small packages.
+    # Whole folders are compiled, because half of the sources that a job imports belong to about a hundred
+    # small packages.
     roots = dict.fromkeys(
         folder.parent if str(folder.parent) in bytecode.installs else folder for folder in lacking
     )

@@ -1,4 +1,4 @@
-"""Fix for what construction finds and no rule can correct: the nearest settings with which construction accepts the job."""
+"""Fix for what construction finds and no rule can correct: the nearest settings that it accepts."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def accepted_setting(
 ) -> list[Change] | Refusal:
     """Change the settings of the launch script to the nearest with which the job can be built.
 
-    Found by trying: values that the exception and the code around it name, other values of the setting, and verl's defaults, one
-    after the other, until verl's own code builds the job. Unsafe, although it can be undone: the job will differ from what the
-    script describes.
+    Found by trying: values that the exception and the code around it name, other values of the setting, and
+    verl's defaults, one after the other, until verl's own code builds the job. Unsafe, although it can be
+    undone: the job will differ from what the script describes.
     """
     line = f"edit {finding.location} by hand" if finding.location else "change it by hand"
     tried = f"{counted(accepted.tried, 'configuration')} tried in {accepted.seconds:.0f} s"

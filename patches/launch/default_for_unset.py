@@ -21,8 +21,8 @@ def default_for_unset(
 ) -> list[Change] | Refusal:
     """Let a line that extends a variable begin with nothing where the variable is unset.
 
-    `PATH=/x:$PATH` becomes `PATH=/x${PATH:+:$PATH}`: the colon is written only if something follows, because an empty entry stands
-    for the current folder. Where the variable is set, the value stays the same.
+    `PATH=/x:$PATH` becomes `PATH=/x${PATH:+:$PATH}`: the colon is written only if something follows, because
+    an empty entry stands for the current folder. Where the variable is set, the value stays the same.
     """
     place = finding.location
     names = [
@@ -50,7 +50,10 @@ def default_for_unset(
 
 
 def _extended(line: str, name: str) -> tuple[str, int]:
-    """Return a line that reads the variable only if it is set, with the colon before or behind it, and how often it reads it."""
+    """Return a line that reads the variable only if it is set, and how often it reads it.
+
+    The line includes the colon before or behind the variable.
+    """
     pattern = re.compile(rf"(?P<before>:?)\$(?:{name}\b|\{{{name}\}})(?P<behind>:?)")
 
     def replaced(match: re.Match[str]) -> str:

@@ -23,7 +23,8 @@ def double_quotes(
 ) -> list[Change] | Refusal:
     """Put a path with a variable into double quotes, so that the shell fills it in.
 
-    Only a variable that the script sets, and only where nothing else in the word means something else in double quotes.
+    Only a variable that the script sets, and only where nothing else in the word means something else in
+    double quotes.
     """
     place, words = finding.location, launch.command.words if launch.command else ()
     found = [

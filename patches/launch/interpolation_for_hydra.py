@@ -33,7 +33,10 @@ def interpolation_for_hydra(finding: Finding, sources: SourceFiles, marker: Mark
 
 
 def _edited(text: str, line: int, comment: str) -> str:
-    """Return the text with the command on this line (from 1) corrected. Its old lines stay as comments above it."""
+    """Return the text with the command on this line (from 1) corrected.
+
+    Its old lines stay as comments above it.
+    """
     lines = text.split("\n")
     first, last = first_line(lines, line), last_line(lines, line)
     old = lines[first - 1 : last]

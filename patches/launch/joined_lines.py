@@ -21,7 +21,8 @@ _COMMENT = re.compile(r"\s*#")
 def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
     r"""Join the lines of a command that a space after a \ or a comment has cut in two.
 
-    Only where the line is meant to continue and a setting follows. The space is removed, and the comment moves above the command.
+    Only where the line is meant to continue and a setting follows. The space is removed, and the comment
+    moves above the command.
     """
 
     def joined(path: str, before: bytes) -> bytes:

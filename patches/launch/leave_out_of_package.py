@@ -18,8 +18,8 @@ def leave_out_of_package(
 ) -> list[Change] | Refusal:
     """Exclude large files and folders that the job does not name from what Ray uploads to the cluster.
 
-    Candidates are folders without code, virtual environments and single large files. The largest are excluded first,
-    and no more than necessary.
+    Candidates are folders without code, virtual environments and single large files. The largest are excluded
+    first, and no more than necessary.
     """
     from verl_doctor.toolkit.edit.line_list import extended  # noqa: PLC0415 - PyYAML, for a file that is edited
 
@@ -28,7 +28,8 @@ def leave_out_of_package(
         return Refusal("the rest is too large even without everything that the job does not name")
     if not package.listed_in:
         return Refusal(
-            f"there is no YAML file to list the exclusions in; write into {package.folder}/.gitignore: {' '.join(patterns(stays))}"
+            f"there is no YAML file to list the exclusions in; write into {package.folder}/.gitignore: "
+            f"{' '.join(patterns(stays))}"
         )
     return edited_files(
         [package.listed_in],

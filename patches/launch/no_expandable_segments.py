@@ -35,7 +35,8 @@ def no_expandable_segments(
 ) -> list[Change] | Refusal:
     """Remove expandable_segments from the options of torch's allocator, and keep the others.
 
-    Edits the lines of launch files that turn it on; a value set in the shell is replaced in the environment file.
+    Edits the lines of launch files that turn it on; a value set in the shell is replaced in the environment
+    file.
     """
     changes: list[Change] = []
     if finding.location is not None and isinstance(launch, Launch):

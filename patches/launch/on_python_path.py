@@ -19,7 +19,8 @@ def on_python_path(
 ) -> list[Change] | Refusal:
     """Put the folder of a module on PYTHONPATH before the training command.
 
-    The module lies beside the file that imports or names it. The folder goes behind those that the script names itself.
+    The module lies beside the file that imports or names it. The folder goes behind those that the script
+    names itself.
     """
     name = finding.subject.detail if finding.subject else ""
     folder = next((module.folder for module in modules.modules if module.name == name), "")

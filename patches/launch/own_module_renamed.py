@@ -17,10 +17,10 @@ _SUFFIX = ".renamed"
 def own_module_renamed(finding: Finding, shadows: Shadows, sources: SourceFiles) -> list[Change] | Refusal:
     """Rename a file that shadows an installed module.
 
-    In a package, only `__init__.py` is renamed: without it the folder shadows nothing, and the paths of its files
-    stay the same. Unsafe, although it can be undone. Refused if another file next to it imports what it defines.
-    Removing the folder from the job's path would not help: Ray puts the folder in which the job starts on the path of
-    each worker.
+    In a package, only `__init__.py` is renamed: without it the folder shadows nothing, and the paths of its
+    files stay the same. Unsafe, although it can be undone. Refused if another file next to it imports what it
+    defines. Removing the folder from the job's path would not help: Ray puts the folder in which the job
+    starts on the path of each worker.
     """
     path = finding.subject.name if finding.subject else ""
     shadow = next((shadow for shadow in shadows.modules if shadow.path == path), None)

@@ -20,8 +20,8 @@ def script_key(
 ) -> list[Change] | Refusal:
     """Write the key that this verl has into the launch script.
 
-    Only for a key that verl renamed without changing its meaning, or one that lacks the `+` of a section for the user's own keys.
-    The unchanged script stops before anything starts.
+    Only for a key that verl renamed without changing its meaning, or one that lacks the `+` of a section for
+    the user's own keys. The unchanged script stops before anything starts.
     """
 
     def correct(place: Location) -> LineEdit:

@@ -20,7 +20,8 @@ def script_word(
 ) -> list[Change] | Refusal:
     """Correct the launch script.
 
-    Only what the script clearly intends, or what decides where and in which batches the same numbers are computed:
-    the result of the training stays the same. The value keeps its quotes, and the old line stays as a comment.
+    Only what the script clearly intends, or what decides where and in which batches the same numbers are
+    computed: the result of the training stays the same. The value keeps its quotes, and the old line stays as
+    a comment.
     """
     return rewritten(finding, launch, sources, marker)

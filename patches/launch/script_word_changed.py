@@ -20,7 +20,8 @@ def script_word_changed(
 ) -> list[Change] | Refusal:
     """Change the launch script to the nearest that is accepted.
 
-    A word gets another value or is left out, or a line that sets a variable is. Unsafe, although it can be undone: the job will differ from what the script describes. The plan shows what
-    changes, with the arithmetic.
+    A word gets another value or is left out, or a line that sets a variable is. Unsafe, although it can be
+    undone: the job will differ from what the script describes. The plan shows what changes, with the
+    arithmetic.
     """
     return rewritten(finding, launch, sources, marker)

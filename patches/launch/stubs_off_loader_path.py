@@ -22,6 +22,7 @@ def stubs_off_loader_path(
 ) -> list[Change] | Refusal:
     """Remove CUDA's stubs from the loader's path in the line that adds them.
 
-    A line that adds nothing else is commented out. The job is checked again: CUDA105 reports if Triton then finds no libcuda to link with.
+    A line that adds nothing else is commented out. The job is checked again: CUDA105 reports if Triton then
+    finds no libcuda to link with.
     """
     return leave_out(finding, launch, sources, marker.comment("ENV105"), is_stubs)

@@ -58,7 +58,10 @@ CORRECTED = (
         "RAY147",
     ),
 )
-"""The rules whose findings may carry a correction. Two fixes serve all of them: one for safe corrections, one for the others."""
+"""The rules whose findings may carry a correction.
+
+Two fixes serve all of them: one for safe corrections, one for the others.
+"""
 
 _EXPANSION = re.compile(r"\"?\$(?:\w+|[@*]|\{[^{}]*\})\"?")
 
@@ -157,7 +160,8 @@ def _found(rewrite: Rewrite, words: Sequence[Word]) -> Word:
         return replace(word, written=word.text)  # it is edited where the variable gets it
     if sum((other.written, _place(other)) == (word.written, _place(word)) for other in words) > 1:
         raise CannotEdit(
-            f"{rewrite.at}: {rewrite.old} comes from {word.written} together with other words; edit it where that is set"
+            f"{rewrite.at}: {rewrite.old} comes from {word.written} together with other words; edit it "
+            "where that is set"
         )
     return word
 

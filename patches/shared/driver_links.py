@@ -1,4 +1,4 @@
-"""The user's own folders of links through which the linker or the loader finds the driver's library and nothing else."""
+"""The user's own folders of links by which linker or loader find the driver's library and nothing else."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ _LINKERS_NAME = "libcuda.so"
 
 
 def link_folder(own: Library) -> Path:
-    """Return the folder of links to one driver's library: in the user's data folder, named after the driver's folder."""
+    """Return the folder of links to one driver's library.
+
+    It is in the user's data folder, and is named after the driver's folder.
+    """
     return platformdirs.user_data_path("verl-doctor") / "libcuda" / own.folder.strip("/").replace("/", "-")
 
 
 def links(own: Library) -> list[Change]:
-    """Return the links under both names, `libcuda.so` for `-lcuda` and `libcuda.so.1` for `-l:libcuda.so.1` and the loader.
+    """Return the links under both names, `libcuda.so` and `libcuda.so.1`.
+
+    The first is for `-lcuda`, the second for `-l:libcuda.so.1` and the loader.
 
     They point to the file name that survives a driver update.
     """

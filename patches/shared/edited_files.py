@@ -1,4 +1,7 @@
-"""Turns a finding into one change for each file that it names. A file is edited as a whole, or refused with a reason."""
+"""Turns a finding into one change for each file that it names.
+
+A file is edited as a whole, or refused with a reason.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit, SourceText
 from verl_doctor.toolkit.sources.python.source import Unreadable
 
 _GENERATED = re.compile(
-    rb"^[ \t]*(?:#|//|;)[^\n]*\b(?:do not (?:edit|modify)|auto-?generated|(?:file|script) (?:is|was) generated|generated (?:by|from|with)\b)",
+    (
+        rb"^[ \t]*(?:#|//|;)[^\n]*\b(?:do not (?:edit|modify)|auto-?generated|(?:file|script) (?:is"
+        rb"|was) generated|generated (?:by|from|with)\b)"
+    ),
     re.IGNORECASE | re.MULTILINE,
 )
 _HEAD = 2000  # bytes in which a file may state that it is generated
@@ -38,7 +44,8 @@ def edited_files(
 ) -> list[Change] | Refusal:
     """Return one change for each file, or why one of them cannot be read or edited.
 
-    An unchanged file gets none. `edit` returns the new content, given the path and the old content. It may raise CannotEdit.
+    An unchanged file gets none. `edit` returns the new content, given the path and the old content. It may
+    raise CannotEdit.
     """
     changes: list[Change] = []
     for path in paths:

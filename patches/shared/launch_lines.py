@@ -66,7 +66,10 @@ def sets_variable(name: str, launch: Launch, sources: SourceFiles) -> bool:
 
 
 def variable_at(place: Location, launch: Launch | Unknown, readers: VariableReaders) -> Reading:
-    """Return the variable that this line sets and nothing reads. Raises CannotEdit unless there is exactly one."""
+    """Return the variable that this line sets and nothing reads.
+
+    Raises CannotEdit unless there is exactly one.
+    """
     settings = () if isinstance(launch, Unknown) else launch.settings
     names = {setting.name for setting in settings if (setting.path, setting.line) == (place.path, place.line)}
     found = [reading for reading in readers.dead() if reading.name in names]
@@ -78,7 +81,10 @@ def variable_at(place: Location, launch: Launch | Unknown, readers: VariableRead
 
 
 def _syntax(path: str, launch: Launch | Unknown) -> Syntax:
-    """Return the syntax of a launch file. A file that was not given is sourced by one that was, so it is a shell script."""
+    """Return the syntax of a launch file.
+
+    A file that was not given is sourced by one that was, so it is a shell script.
+    """
     files = () if isinstance(launch, Unknown) else launch.files
     kind = dict(files).get(path, "shell script")
     return "shell script" if kind == "command line" else kind

@@ -1,4 +1,4 @@
-"""Lines of launch files that put folders on the loader's path, and the edit that removes folders from them."""
+"""Launch files' lines that put folders on the loader's path, and the edit that removes folders from them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def is_stubs(folder: str) -> bool:
 
 
 def _entries(line: str) -> list[str]:
-    """Return the folders that a line of a shell script puts on the loader's path; none if it does anything else."""
+    """Return the folders that a shell script's line puts on the loader's path.
+
+    There are none if the line does anything else.
+    """
     return [entry for entry in _ITSELF.sub("", _value(line)).split(":") if entry]
 
 

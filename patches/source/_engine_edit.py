@@ -1,8 +1,11 @@
-"""Shared by the fixes that make verl's engine process join the Ray of the actor that started it, and wait for its workers there.
+"""Shared by the fixes that make verl's engine process join the Ray of the actor that started it.
 
-The actor puts the address of its own Ray into RAY_ADDRESS where it gives the engine its `instance_id`, as vLLM does in some cases. The
-engine process joins that Ray, in the namespace of its workers, looks for them for about six seconds, and then reports which cluster
-and namespace it searched, and what exists there. It never starts a Ray.
+The engine process also waits for its workers there.
+
+The actor puts the address of its own Ray into RAY_ADDRESS where it gives the engine its `instance_id`, as
+vLLM does in some cases. The engine process joins that Ray, in the namespace of its workers, looks for them
+for about six seconds, and then reports which cluster and namespace it searched, and what exists there. It
+never starts a Ray.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ NEEDED = (
 RESTART = "running Ray workers, which keep the old code"
 
 RECORD = "VERL_ENGINE_RECORD_DIR"
-"""The folder into which the patched engine process writes `<instance_id>.log`: where it searched, and what it found."""
+"""The folder for the patched engine process's `<instance_id>.log`: where it searched, and what it found."""
 
 # Arguments for starting a Ray, which are invalid when joining a cluster (ray.init in ray/_private/worker.py).
 _FOR_A_NEW_RAY = frozenset(
@@ -71,12 +74,14 @@ for pause in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2):
     {names} = {listing}
 if os.environ.get("{record}") or len({names}) != expected_actors:
     all_actors = ray.util.list_named_actors(all_namespaces=True)
-    elsewhere = sorted({{one["namespace"] for one in all_actors if one["name"].startswith(actor_prefix)}} - {{{namespace}}})
+    found_in = {{actor["namespace"] for actor in all_actors if actor["name"].startswith(actor_prefix)}}
+    elsewhere = sorted(found_in - {{{namespace}}})
     session = getattr(ray._private.worker._global_node, "session_name", "of an unknown session")
     seen = (
         f"instance_id: {{{identity}}} has {{len({names})}} actors of {{expected_actors}} expected. Asked for "
-        f"{{actor_prefix}}* in namespace {{{namespace}}} of the Ray cluster at {{ray.get_runtime_context().gcs_address}} "
-        f"({{session}}): {{{names}}}. In all, it has {{len(all_actors)}} named actors, and such ones in {{elsewhere or 'no other'}} namespace."
+        f"{{actor_prefix}}* in namespace {{{namespace}}} of the Ray cluster at "
+        f"{{ray.get_runtime_context().gcs_address}} ({{session}}): {{{names}}}. In all, it has "
+        f"{{len(all_actors)}} named actors, and such ones in {{elsewhere or 'no other'}} namespace."
     )
     if os.environ.get("{record}"):
         with open(os.path.join(os.environ["{record}"], {identity}.replace("/", "_") + ".log"), "a") as record:
@@ -95,7 +100,9 @@ def pass_ray_address(finding: Finding, sources: SourceFiles, comment: str) -> li
 
 
 def repaired(source: SourceText, comment: str) -> bytes:
-    """Edit the source, then read it again: it must pass on the address, and call no `ray.init` without an address or a namespace.
+    """Edit the source, then read it again to check the result.
+
+    It must pass on the address, and call no `ray.init` without an address or a namespace.
 
     Raises CannotEdit for any unknown form.
     """
@@ -137,7 +144,7 @@ def _edits(source: SourceText) -> Iterator[Edit]:
 
 
 def _imports(source: SourceText, *names: str) -> str:
-    """Return the lines that import these modules locally, except for those that the file imports at its top."""
+    """Return the lines that import these modules locally, unless the file imports them at its top."""
     imported = {
         alias.asname or alias.name
         for node in source.tree.body
@@ -198,7 +205,7 @@ def _replace(source: SourceText, statement: ast.stmt, text: str) -> Edit:
 
 
 def _connecting(source: SourceText, lookup: EngineLookup) -> ast.stmt:
-    """Return the statement that connects: a plain call, or a `try` that does nothing else in any of its branches."""
+    """Return the statement that connects: a plain call, or a `try` whose branches do nothing else."""
     for node in statements(lookup.function):
         if (
             isinstance(node, ast.Try)
@@ -223,13 +230,17 @@ def _is_about_connecting(node: ast.Try) -> bool:
     calls = ("ray.init", "ray.shutdown", "print", "logger.", "logging.")
     return all(
         isinstance(part, (ast.Pass, ast.Raise))
-        or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and dotted(part.value.func).startswith(calls))
+        or (
+            isinstance(part, ast.Expr)
+            and isinstance(part.value, ast.Call)
+            and dotted(part.value.func).startswith(calls)
+        )
         for part in inner
-    )  # fmt: skip
+    )
 
 
 def _arguments(source: SourceText, lookup: EngineLookup) -> Iterator[str]:
-    """Yield the arguments of the new `ray.init`: the address, the namespace, and its old arguments that are valid for joining a cluster."""
+    """Yield the new `ray.init`'s arguments: address, namespace, and old ones valid for joining a cluster."""
     if any(keyword.arg is None for keyword in lookup.inits[0].keywords):
         raise _no(source, lookup.inits[0], "it is called with **")
     yield f'address=os.environ.get("{ADDRESS}") or "auto"'
@@ -269,7 +280,10 @@ def _refuse_unless_alone(source: SourceText, statement: ast.stmt) -> None:
 
 
 def _refuse_shadowed(source: SourceText, inside: ast.stmt, names: frozenset[str]) -> None:
-    """Raise CannotEdit if a name that the new code uses means something else in the function around a statement."""
+    """Raise CannotEdit if a name that the new code uses means something else in this function.
+
+    The function is the one around the statement.
+    """
     functions = [
         node for node in statements(source.tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]

@@ -1,4 +1,4 @@
-"""Shared by the fixes of imports: a name is imported from where verl expects it, or if that fails, from elsewhere.
+"""Shared by fixes of imports: a name comes from where verl expects it, or if that fails, elsewhere.
 
 The old place is tried first, so nothing changes for releases with which the file worked.
 """
@@ -17,7 +17,10 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.sources.python.source import walk
 
 Successor = Callable[[ApiUse, ast.Module, str], tuple[str, str]]
-"""Returns the present module and name of a use, given the local name to which the file binds it. May raise CannotEdit."""
+"""Returns the present module and name of a use, given the local name to which the file binds it.
+
+May raise CannotEdit.
+"""
 
 
 def replaced_imports(

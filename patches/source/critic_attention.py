@@ -24,8 +24,8 @@ _CONFIG = "model_config"  # the loader's parameter
 def critic_attention(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
     """Load the critic with the attention that its configuration names.
 
-    The configuration holds what `critic.model.override_config.attn_implementation` names, or else verl's default, so a critic
-    without that setting is loaded as before.
+    The configuration holds what `critic.model.override_config.attn_implementation` names, or else verl's
+    default, so a critic without that setting is loaded as before.
     """
 
     def repaired(source: SourceText) -> bytes:

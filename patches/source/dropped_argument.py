@@ -1,6 +1,7 @@
 """Fix for VLLM103: pass an argument only if vLLM still accepts it.
 
-It covers arguments that vLLM now gets from elsewhere (`checks/api/_vllm_dropped.py`), so the call means the same without them.
+It covers arguments that vLLM now gets from elsewhere (`checks/api/_vllm_dropped.py`), so the call means the
+same without them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Fix for VLLM102: import a function under its name in an older vLLM.
 
-verl from 0.7.1 on imports `process_weights_after_loading`, which vLLM up to 0.8.5 calls `_process_weights_after_loading`.
-An empty stub would let quantised and MLA models compute with weights that were never prepared.
+verl from 0.7.1 on imports `process_weights_after_loading`, which vLLM up to 0.8.5 calls
+`_process_weights_after_loading`. An empty stub would let quantised and MLA models compute with weights that
+were never prepared.
 """
 
 from __future__ import annotations

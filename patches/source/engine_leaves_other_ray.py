@@ -18,5 +18,5 @@ from verl_doctor.toolkit.rule import Finding
     restart=RESTART,
 )
 def engine_leaves_other_ray(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
-    """Let the engine process join the Ray of the actor that started it, regardless of RAY_ADDRESS and address files."""
+    """Let the engine process join its parent actor's Ray, regardless of RAY_ADDRESS and address files."""
     return pass_ray_address(finding, sources, marker.comment("RAY121"))

@@ -1,4 +1,4 @@
-"""Fix for VLLM109: an override that vLLM calls without blocking accepts `non_block`, and returns completed futures.
+"""Fix for VLLM109: an override called without blocking accepts `non_block` and returns completed futures.
 
 It still does its work immediately; only the result has the form that vLLM waits for.
 """
@@ -37,8 +37,8 @@ def future_from_override(
 ) -> list[Change] | Refusal:
     """Accept non_block in an override, and return completed futures if it is set.
 
-    The base class shows whether vLLM waits for one future or takes the first of several. A parameter with another
-    name is refused, because its meaning is unknown.
+    The base class shows whether vLLM waits for one future or takes the first of several. A parameter with
+    another name is refused, because its meaning is unknown.
     """
     places = {(p.path, p.line) for p in (finding.location, *finding.also) if p is not None}
     found = [
@@ -57,7 +57,9 @@ _FIXABLE = frozenset({"override", "result"})
 
 
 def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:
-    """Return what the base class does with the result: "each" if it takes one of several, "whole" if it passes it on.
+    """Return what the base class does with the result: "each" or "whole".
+
+    It is "each" if the class takes one of several, and "whole" if it passes the result on.
 
     Raises CannotEdit if the base class does not show it.
     """
@@ -106,7 +108,10 @@ def _passes_on(value: ast.expr, method: str) -> bool:
 
 
 def _edits(source: SourceText, use: ApiUse, waits: str) -> Iterator[Edit]:
-    """Yield the edits of one override. Raises CannotEdit, with the line, for a function in an unsupported form."""
+    """Yield the edits of one override.
+
+    Raises CannotEdit, with the line, for a function in an unsupported form.
+    """
     where = f"{source.path}:{use.line}"
     parameter = use.name.rstrip(")").partition("(")[2]
     node = next((node for node in walk(source.tree) if _stands_at(node, use)), None)

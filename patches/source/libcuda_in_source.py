@@ -1,4 +1,6 @@
-"""Fix for CUDA105 if the job's environment cannot be changed: verl's own package sets the folder with libcuda for Triton.
+"""Fix for CUDA105 if the job's environment cannot be changed.
+
+Instead, verl's own package sets the folder with libcuda for Triton.
 
 It replaces a stubs folder in LD_LIBRARY_PATH, the loader's path, which a running process never reads again.
 """
@@ -40,7 +42,8 @@ def libcuda_in_source(
 ) -> list[Change] | Refusal:
     """Let verl's vLLM package set the folder with libcuda for Triton.
 
-    Unsafe because the path is valid on this machine, and others may use the same tree. A value in the environment takes precedence.
+    Unsafe because the path is valid on this machine, and others may use the same tree. A value in the
+    environment takes precedence.
     """
     own = libcuda.drivers_own
     if own is None:

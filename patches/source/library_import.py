@@ -1,6 +1,7 @@
-"""Fix for API101: import what a library moved or replaced from its new place if the release lacks the old name.
+"""Fix for API101: import what a library moved or replaced from its new place if the old name is missing.
 
-For example, transformers 5 lacks AutoModelForVision2Seq, which had become an alias of AutoModelForImageTextToText.
+For example, transformers 5 lacks AutoModelForVision2Seq, which had become an alias of
+AutoModelForImageTextToText.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fix for VLLM102: import a name that vLLM moved from its new place if the release lacks it at the old one."""
+"""Fix for VLLM102: import a name that vLLM moved from its new place if the release lacks the old one."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def moved_import(
 ) -> list[Change] | Refusal:
     """Import a moved name from its new place if vLLM lacks it at the old one.
 
-    Each statement that the finding names is repaired for all of its moved names. Refused if the name is not what verl
-    expects at the new place, or if the import has an unusual form.
+    Each statement that the finding names is repaired for all of its moved names. Refused if the name is not
+    what verl expects at the new place, or if the import has an unusual form.
     """
     kinds = _Kinds(uses, sources)
 

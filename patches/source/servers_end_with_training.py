@@ -1,4 +1,4 @@
-"""Fix for LEFT130: the manager of the rollout servers gets a `cleanup()`, which the trainer calls when `fit` ends."""
+"""Fix for LEFT130: the rollout servers' manager gets a `cleanup()`, called by the trainer when `fit` ends."""
 
 from __future__ import annotations
 

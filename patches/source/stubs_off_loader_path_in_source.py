@@ -1,4 +1,4 @@
-"""Fix for ENV105 in verl's own modules: `pass` replaces the statement that puts CUDA's stubs on the loader's path."""
+"""Fix for ENV105 in verl's own modules: `pass` replaces what puts CUDA's stubs on the loader's path."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def _sets_it(node: ast.stmt) -> bool:
 
 
 def _adds_stubs_alone(node: ast.stmt, assigned: Mapping[str, list[ast.expr]], source: SourceText) -> bool:
-    """Return whether to remove a statement; False if it does not concern stubs. Raises CannotEdit if it does more."""
+    """Return whether to remove a statement; False if it does not concern stubs.
+
+    Raises CannotEdit if it does more.
+    """
     folders = list(_folders(node, assigned, _DEPTH))
     if not any(folder and is_stubs(folder.rstrip("/")) for folder in folders):
         return False
@@ -63,7 +66,7 @@ def _adds_stubs_alone(node: ast.stmt, assigned: Mapping[str, list[ast.expr]], so
 
 
 def _folders(node: ast.AST, assigned: Mapping[str, list[ast.expr]], depth: int) -> Iterator[str | None]:
-    """Yield the folders that an expression names, without the variable's old value; None for an unknown folder."""
+    """Yield the folders that an expression names, without the variable's old value; None if unknown."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield from (word for word in part.value.split(":") if word and word != VARIABLE)

@@ -1,6 +1,7 @@
 """Fix for VLLM101: use `enable_log_requests` where vLLM has it, `disable_log_requests` where it does not.
 
-Plain calls, reads and stores are repaired, any other use that could break is refused, and the edited source is read again.
+Plain calls, reads and stores are repaired, any other use that could break is refused, and the edited source
+is read again.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def vllm_log_requests(
 ) -> list[Change] | Refusal:
     """Pass and read enable_log_requests, inverted, where this vLLM has it.
 
-    Each place checks at run time which of the two names exists, so the edited file works with vLLM before, during and
-    after the rename. An attribute is repaired whatever its owner is, because the edit only looks up the name.
+    Each place checks at run time which of the two names exists, so the edited file works with vLLM before,
+    during and after the rename. An attribute is repaired whatever its owner is, because the edit only looks
+    up the name.
     """
 
     def repaired(source: SourceText) -> bytes:
@@ -135,7 +137,7 @@ class _Repair:
                 yield from self.edits(child)
 
     def _text(self, node: ast.expr) -> str:
-        """Return the text of an expression, with the uses inside it repaired, to be placed inside brackets."""
+        """Return an expression's text, with the uses inside it repaired, to be placed inside brackets."""
         text, begin = self.source.of(node), self.source.start(node)
         for edit in sorted(self.edits(node), key=lambda edit: edit.start, reverse=True):
             text = text[: edit.start - begin] + edit.text + text[edit.end - begin :]
@@ -152,7 +154,10 @@ class _Repair:
         return f"({read})" if isinstance(owner, ast.Name) else f"(lambda it: {read})({self._text(owner)})"
 
     def _store(self, owner: ast.expr, value: ast.expr) -> str:
-        """A call of setattr. A computed owner is passed to a lambda, after the value, in Python's order of evaluation."""
+        """A call of setattr.
+
+        A computed owner is passed to a lambda, after the value, in Python's order of evaluation.
+        """
         name, other, same = "it", "not value", "value"
         if isinstance(owner, ast.Name):
             name, other, same = owner.id, self._inverted(value), self._text(value)
@@ -161,7 +166,10 @@ class _Repair:
         return call if isinstance(owner, ast.Name) else computed
 
     def _keyword(self, value: ast.expr, callee: ast.expr) -> str:
-        """A dict with the accepted name: that of vLLM's own object if the value is read from it, otherwise that of the callee."""
+        """A dict with the accepted name.
+
+        It is the name of vLLM's own object if the value is read from it, otherwise that of the callee.
+        """
         other, same = self._inverted(value), self._text(value)
         condition = f'"{NEW}" in __import__("inspect").signature({self._text(callee)}).parameters'
         if (owner := self._name_read(value)) and _position(value) in self.recorded:
@@ -186,7 +194,10 @@ def _position(node: ast.AST) -> tuple[int, int]:
 
 
 def _passed_by_position(use: _Use) -> str:
-    """Return the callee that gets the value as a positional argument; "" if there is none, or if it only prints or logs the value."""
+    """Return the callee that gets the value as a positional argument; "" if there is none.
+
+    The result is also "" if the callee only prints or logs the value.
+    """
     for inner, around in zip((use.node, *use.above), use.above, strict=False):
         if isinstance(around, ast.Call) and inner in around.args:
             callee = text_of(around.func)
@@ -215,7 +226,10 @@ def _uses(node: ast.AST, *above: ast.AST) -> Iterator[_Use]:
 
 
 def _works(use: _Use) -> bool:
-    """Return whether a use needs no edit: it only tests for the name, is guarded, is of verl's own `self`, or is what this fix has written."""
+    """Return whether a use needs no edit.
+
+    It only tests for the name, is guarded, is of verl's own `self`, or is what this fix has written.
+    """
     match use.node, use.above:
         case ast.Attribute(value=ast.Name(id=owner)), above:
             return _guarded(use, owner) or (owner == "self" and _is_of_own_class(above))
@@ -233,7 +247,10 @@ def _is_question(use: _Use) -> bool:
 
 
 def _guarded(use: _Use, owner: str) -> bool:
-    """Return whether an attribute is read only where `hasattr` found that its owner has the old name, or lacks the new name."""
+    """Return whether an attribute is read only below a matching `hasattr`.
+
+    The test found that the owner has the old name, or lacks the new name.
+    """
     for inner, around in zip((use.node, *use.above), use.above, strict=False):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             return False

@@ -12,7 +12,10 @@ from verl_doctor.toolkit.rule import Finding
 
 
 def as_the_driver(rows: Iterable[Effective], why: str) -> list[Change] | Refusal:
-    """Give the driver's values to all processes. `why` may contain `{name}`, which stands for the variable."""
+    """Give the driver's values to all processes.
+
+    `why` may contain `{name}`, which stands for the variable.
+    """
     changes: list[Change] = []
     hidden = []
     for row in rows:

@@ -1,4 +1,7 @@
-"""Shared by the fixes of NET101 to NET105: set a variable to the interface that leads to the other nodes, where it is set now."""
+"""Shared by the fixes of NET101 to NET105: set a variable to a network interface.
+
+It is the interface that leads to the other nodes. The variable is set where it is set now.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,18 @@ def set_interface(variable: str, network: Network, nodes: JobNodes, otherwise: s
     name = usable(network, nodes)
     if not name:
         return Refusal(
-            "unknown which interface leads to the other nodes: there is neither a route to the head nor a default route"
+            "unknown which interface leads to the other nodes: there is neither a route to the head nor "
+            "a default route"
         )
     why = f"{name} leads to the other nodes; {otherwise}"
     return [SetVariable(variable, _value(variable, name), why, node_only=True)]
 
 
 def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
-    """Return the fix for a variable with a wrong value: in the launch file's line that sets it, if there is one.
+    """Return the fix for a variable with a wrong value: in the launch file line that sets it, if any.
 
-    Unsafe, although it can be undone: a launch file is often shared by nodes whose interfaces have other names.
+    Unsafe, although it can be undone: a launch file is often shared by nodes whose interfaces have other
+    names.
     """
 
     def plan(
@@ -56,7 +61,10 @@ def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
 
 
 def _edit(launch: Launch, variable: str, value: str, place: Location) -> LineEdit:
-    """Put the new value into the line of the launch file that sets the variable. Raises CannotEdit if the old value is unknown."""
+    """Put the new value into the line of the launch file that sets the variable.
+
+    Raises CannotEdit if the old value is unknown.
+    """
     old = [
         setting.value
         for setting in launch.settings

@@ -17,7 +17,8 @@ from verl_doctor.toolkit.rule import Finding
 def compile_cache_off(_: Finding, cache: CompileCache) -> list[Change] | Refusal:
     """Let each engine compile for itself until cache entries are written atomically.
 
-    It costs about half a minute at each start of an engine, and changes nothing else. verl does this itself since 0.7.1.
+    It costs about half a minute at each start of an engine, and changes nothing else. verl does this itself
+    since 0.7.1.
     """
     if cache.written_whole_by:
         return Refusal(f"{cache.written_whole_by} writes cache entries atomically")

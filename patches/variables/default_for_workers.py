@@ -16,5 +16,8 @@ from verl_doctor.toolkit.rule import Finding
 )
 def default_for_workers(finding: Finding, environment: EffectiveEnvironment) -> list[Change] | Refusal:
     """Give the workers the driver's value, which keeps verl from setting its default."""
-    why = "verl does not set its default of {name} because the driver sets the variable, so the raylet must have it too"
+    why = (
+        "verl does not set its default of {name} because the driver sets the variable, so the raylet must "
+        "have it too"
+    )
     return as_the_driver(row_of(environment, finding), why)

@@ -19,8 +19,9 @@ def driver_before_compat(
 ) -> list[Change] | Refusal:
     """Let the loader find the driver's library before an older one.
 
-    If a line of a launch script adds the older one's folder, it is removed from that line. Otherwise the driver's
-    folder comes first in the environment of the job, on this node only: other nodes may have the driver elsewhere.
+    If a line of a launch script adds the older one's folder, it is removed from that line. Otherwise the
+    driver's folder comes first in the environment of the job, on this node only: other nodes may have the
+    driver elsewhere.
     """
     older = libcuda.loaded
     if finding.location is not None and older is not None:

@@ -19,8 +19,9 @@ def driver_before_stub(
 ) -> list[Change] | Refusal:
     """Let the loader find the driver's library before a stub.
 
-    If a line of a launch script adds the stub's folder, it is removed from that line. Otherwise the driver's folder
-    comes first in the environment of the job, on this node only: other nodes may have the driver elsewhere.
+    If a line of a launch script adds the stub's folder, it is removed from that line. Otherwise the driver's
+    folder comes first in the environment of the job, on this node only: other nodes may have the driver
+    elsewhere.
     """
     if finding.location is not None:
         return leave_out(finding, launch, sources, marker.comment("CUDA102"), is_stubs)

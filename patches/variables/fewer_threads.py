@@ -14,10 +14,11 @@ _MANY_CORES = 16
 def fewer_threads(_: Finding, limits: HostLimits) -> list[Change]:
     """Let Ray's workers and the driver start fewer threads.
 
-    A worker of Ray 2.60 then has 26 threads instead of 53 on a machine with 64 cores, and the driver 64 fewer (measured
-    on 2026-11-21). Results do not change.
+    A worker of Ray 2.60 then has 26 threads instead of 53 on a machine with 64 cores, and the driver 64 fewer
+    (measured on 2026-11-21). Results do not change.
     """
-    # The reasons omit the finding's numbers: they count what is running now, so the file would change with each check.
+    # The reasons omit the finding's numbers: they count what is running now, so the file would change with
+    # each check.
     why = "each Ray worker starts a communication thread for each core, and few threads are left here"
     changes: list[Change] = [SetVariable(LEAN, "1", why, "the limit is raised")]
     if (limits.online or 0) > _MANY_CORES:

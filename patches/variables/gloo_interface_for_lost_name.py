@@ -12,7 +12,7 @@ from verl_doctor.toolkit.rule import Finding
 
 @fix("gloo-interface-for-lost-name", repairs="NET102", safety="safe", restart="Ray, on this node")
 def gloo_interface_for_lost_name(_: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
-    """Make gloo use the interface that leads to the other nodes, since this machine's name does not lead there."""
+    """Make gloo use the interface to the other nodes, since this machine's name does not lead there."""
     return set_interface(
         GLOO,
         network,

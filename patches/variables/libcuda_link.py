@@ -19,16 +19,17 @@ from verl_doctor.toolkit.rule import Finding
 def libcuda_link(_: Finding, libcuda: LibCuda, build: TritonBuild) -> list[Change] | Refusal:
     """Make a folder with links to the driver's library, and let Triton and the linker search it.
 
-    The folder is in the user's data folder (`~/.local/share/verl-doctor/libcuda`), so no root is needed. It is no
-    stub: the library used for linking is the one loaded later.
+    The folder is in the user's data folder (`~/.local/share/verl-doctor/libcuda`), so no root is needed. It
+    is no stub: the library used for linking is the one loaded later.
     """
     own = libcuda.drivers_own
     if own is None:
         return Refusal("the driver's own library is not on this machine")
     if build.lookup_error and not build.reads_variable:
         return Refusal(
-            f"this Triton only searches the list of ldconfig and does not read {LIBCUDA_PATH}: let root create the link "
-            f"{own.folder}/libcuda.so -> {own.path} and run ldconfig, or install a newer Triton"
+            f"this Triton only searches the list of ldconfig and does not read {LIBCUDA_PATH}: let root "
+            f"create the link {own.folder}/libcuda.so -> {own.path} and run ldconfig, or install a "
+            "newer Triton"
         )
     folder = str(link_folder(own))
     why = f"Triton must find {own.path} to compile its launchers"

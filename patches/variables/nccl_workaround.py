@@ -9,7 +9,9 @@ from verl_doctor.toolkit.rule import Finding
 _WHY = {
     "NCCL_NVLS_ENABLE": "the multicast of these NVSwitches does not work for NCCL here",
     "NCCL_CUMEM_HOST_ENABLE": "NCCL does not work here with host memory from CUDA's cuMem calls",
-    "NCCL_P2P_DISABLE": "these GPUs cannot access each other's memory, although the driver may report that they can",
+    "NCCL_P2P_DISABLE": (
+        "these GPUs cannot access each other's memory, although the driver may report that they can"
+    ),
     "NCCL_SHM_DISABLE": "NCCL cannot use shared memory here",
 }
 

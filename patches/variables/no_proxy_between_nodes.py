@@ -10,7 +10,9 @@ from verl_doctor.toolkit.rule import Finding
 
 @fix("no-proxy-between-nodes", repairs="NET113", safety="safe", restart="Ray, on this node")
 def no_proxy_between_nodes(_: Finding, proxied: Proxied, nodes: JobNodes) -> list[Change] | Refusal:
-    """Exempt the job's own addresses from the proxy, in both spellings of the variable, and keep existing exemptions.
+    """Exempt the job's own addresses from the proxy, in both spellings of the variable.
+
+    Keep existing exemptions.
 
     With several nodes, the variable is for this node only: others have other addresses.
     """
@@ -18,5 +20,8 @@ def no_proxy_between_nodes(_: Finding, proxied: Proxied, nodes: JobNodes) -> lis
     value = ",".join(dict.fromkeys((*words, *proxied.hosts)))
     if proxied.path:
         return Refusal(f"{proxied.path}:{proxied.line} sets the list; change it there to {value}")
-    why = "without it the job's HTTP clients send requests to its own servers through the proxy; httpx accepts only single addresses"
+    why = (
+        "without it the job's HTTP clients send requests to its own servers through the proxy; httpx "
+        "accepts only single addresses"
+    )
     return [SetVariable(name, value, why, node_only=bool(nodes.several)) for name in ("no_proxy", "NO_PROXY")]

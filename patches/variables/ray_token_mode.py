@@ -13,6 +13,9 @@ def ray_token_mode(_: Finding) -> list[Change]:
         SetVariable(
             "RAY_AUTH_MODE",
             "token",
-            "The Ray that the job joins requires a token, which a driver given its address does not send by default.",
+            (
+                "The Ray that the job joins requires a token, which a driver given its address does not "
+                "send by default."
+            ),
         )
     ]

@@ -1,4 +1,4 @@
-"""Fix for HOST108, HOST107 and HOST109: give Ray a folder of this user's with a short path on a local disk."""
+"""Fix for HOST108, HOST107, HOST109: give Ray a folder of this user's with a short path on a local disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _LEAST = 10 << 30
 def short_ray_folder(_: Finding, folders: Folders) -> list[Change] | Refusal:
     """Set RAY_TMPDIR to a folder of this user's with a short path on a local disk.
 
-    Ray creates the folder. `ray start --temp-dir` or a configuration takes precedence over the variable, and must be edited instead.
+    Ray creates the folder. `ray start --temp-dir` or a configuration takes precedence over the variable, and
+    must be edited instead.
     """
     spare = folders.spare
     if spare is None or not spare.writable or spare.shared:

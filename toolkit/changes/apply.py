@@ -1,8 +1,8 @@
 """Carries out changes. No other package changes the examined environment.
 
-A transaction is first written to the journal. Then all its files change, its bytecode is written and its commands
-run, in this order. If a step fails, all earlier ones are undone. If this process is killed, the next run undoes the
-transaction.
+A transaction is first written to the journal. Then all its files change, its bytecode is written and its
+commands run, in this order. If a step fails, all earlier ones are undone. If this process is killed, the next
+run undoes the transaction.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def apply(
 ) -> Transaction | None:
     """Carry out all changes or none. Return what was done; None if everything was already in place.
 
-    `home` is the journal's folder, created on the first write. All changes of the same `run` are undone together. A link out
-    of its environment becomes a private copy, unless the changes go `through_links`. Waits up to `patience` seconds
-    for another doctor. Raises Refused: everything is then unchanged, except for the effects of commands and what the
-    message names.
+    `home` is the journal's folder, created on the first write. All changes of the same `run` are undone
+    together. A link out of its environment becomes a private copy, unless the changes go `through_links`.
+    Waits up to `patience` seconds for another doctor. Raises Refused: everything is then unchanged, except
+    for the effects of commands and what the message names.
     """
     with sentences(f"{fix} was not applied, and nothing was changed"):
         if not os.path.isdir(home) and not _plan(changes, through_links=through_links):

@@ -26,9 +26,9 @@ _LARGEST_MANIFEST = 256 * 1024 * 1024
 _HALF_WRITTEN = re.compile(r".+\.pyc\.[0-9]+")
 _ABSENT, _WRITTEN = "absent.json.gz", "written.json.gz"
 _PRINT_TAG = "import sys; print(sys.implementation.cache_tag)"
-# Reads the sources to compile from a manifest and distributes them over one process per core. Standard input is a
-# pipe that closes when the doctor ends, even if it is killed: no cache is written after that. Sources that do not
-# compile are ignored; the first disk error is reported.
+# Reads the sources to compile from a manifest and distributes them over one process per core. Standard input
+# is a pipe that closes when the doctor ends, even if it is killed: no cache is written after that. Sources
+# that do not compile are ignored; the first disk error is reported.
 _COMPILE = """
 import gzip, json, os, py_compile, select, sys
 with gzip.open(sys.argv[1], "rt", encoding="ascii") as stream:
@@ -46,7 +46,8 @@ for worker in range(cores):
         if select.select([0], [], [], 0)[0]:
             os._exit(2)
         try:
-            py_compile.compile(source, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+            mode = py_compile.PycInvalidationMode.TIMESTAMP
+            py_compile.compile(source, doraise=True, invalidation_mode=mode)
         except OSError as error:
             if not code:
                 os.write(2, ("%s: %s\\n" % (source, error.strerror)).encode("utf-8", "backslashreplace"))
@@ -58,8 +59,8 @@ failed = [os.waitpid(process, 0)[1] for process in workers]
 sys.exit(max(failed) != 0)
 """
 
-# For each root, its sources by relative path. In the manifest of absent caches: whether the cache folder existed. In
-# that of written ones: the cache's size, and its time in nanoseconds.
+# For each root, its sources by relative path. In the manifest of absent caches: whether the cache folder
+# existed. In that of written ones: the cache's size, and its time in nanoseconds.
 Manifest = dict[str, dict[str, list[int]]]
 
 
@@ -77,8 +78,8 @@ def plan(change: CompileBytecode) -> Planned | None:
 def write(entry: Entry, index: int, record: BytecodeRecord, lock: int) -> None:
     """Write the missing caches, after recording which ones are missing.
 
-    The child processes inherit `lock`, so nothing is undone while they run, even if this process is killed. Raises
-    Refused if no cache could be written or time ran out, and OSError.
+    The child processes inherit `lock`, so nothing is undone while they run, even if this process is killed.
+    Raises Refused if no cache could be written or time ran out, and OSError.
     """
     absent: Manifest = {root: {} for root in record.roots}
     for root, source in _sources_without_cache(record):
@@ -117,8 +118,8 @@ def remove(entry: Entry, index: int, record: BytecodeRecord) -> None:
 class Remaining:
     """How many caches of a change remain.
 
-    `existing` counts those in place, `meant` those that were missing before, `written` those that were written: None if
-    writing was interrupted before they were counted.
+    `existing` counts those in place, `meant` those that were missing before, `written` those that were
+    written: None if writing was interrupted before they were counted.
     """
 
     existing: int
@@ -205,7 +206,7 @@ def _run(record: BytecodeRecord, manifest: Path, lock: int) -> str:
 
 
 def _remove_half_written(folder: Path) -> None:
-    """Remove temporary caches: Python first writes a cache under another name, which a killed process leaves."""
+    """Remove temporary caches that killed processes leave: Python first writes caches under another name."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for file in folder.iterdir():
             if _HALF_WRITTEN.fullmatch(file.name):

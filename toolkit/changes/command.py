@@ -17,7 +17,10 @@ _STANDARD_ERROR = 2
 
 
 def plan(change: RunCommand) -> Planned:
-    """Return the record of a command; its fix decides whether it is needed. Raises Refused if it cannot be found."""
+    """Return the record of a command; its fix decides whether it is needed.
+
+    Raises Refused if it cannot be found.
+    """
     if not change.argv or shutil.which(change.argv[0]) is None:
         raise Refused(
             f"{change.argv[0] if change.argv else 'an empty command'} is not a program that can be run here"

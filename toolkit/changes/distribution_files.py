@@ -1,4 +1,7 @@
-"""Removes the files of an installed distribution, even if no installer can: partly installed, or installed twice."""
+"""Removes the files of an installed distribution, even if no installer can.
+
+It may be partly installed, or installed twice.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,12 @@ _METADATA = (".dist-info", ".egg-info")
 
 
 def cleared(metadata: Path, environment: Path) -> None:
-    """Remove the files in a distribution's RECORD, except those that others also list, then its metadata. Raises OSError.
+    """Remove the files in a distribution's RECORD, except those that others also list, then its metadata.
 
-    Without a RECORD, the folders that its metadata names are removed. Nothing outside the environment is touched. Of
-    files that pip moved away, only their folder is removed.
+    Raises OSError.
+
+    Without a RECORD, the folders that its metadata names are removed. Nothing outside the environment is
+    touched. Of files that pip moved away, only their folder is removed.
     """
     if metadata.name.startswith("~"):
         shutil.rmtree(metadata) if is_folder(metadata) else metadata.unlink(missing_ok=True)
@@ -48,7 +53,7 @@ def cleared(metadata: Path, environment: Path) -> None:
 
 
 def _others(metadata: Path) -> Iterator[Path]:
-    """Yield the metadata of other projects in the same folder, and of an editable install of the same project."""
+    """Yield the metadata of other projects in the same folder, and of an editable install of this project."""
     stem = _stem(metadata)
     for other in metadata.parent.iterdir():
         is_other = other.name.endswith(_METADATA) and other != metadata and os.path.isdir(other)

@@ -1,4 +1,7 @@
-"""Copies of environments, with file clones or hard links if the disk supports them, and with the paths in files rewritten."""
+"""Copies of environments, with file clones or hard links if the disk supports them.
+
+The paths in their files are rewritten.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,7 @@ def restore(environment: Path, folder: Path) -> None:
 
 
 def manifest(folder: Path) -> dict[str, int]:
-    """Return when each file was last modified, in nanoseconds, except for bytecode, which any import may write."""
+    """Return each file's modification time in nanoseconds, except bytecode, which any import may write."""
     return {
         inside: os.lstat(path).st_mtime_ns
         for path, inside in walked(folder)
@@ -93,7 +96,10 @@ def manifest(folder: Path) -> dict[str, int]:
 
 
 def walked(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield all entries of an environment, folders before their contents, with their relative paths. No link is followed."""
+    """Yield all entries of an environment, folders before their contents, with their relative paths.
+
+    No link is followed.
+    """
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -107,7 +113,7 @@ def walked(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def read_only_folder(environment: Path) -> Path | None:
-    """Return the first folder of an environment in which this user may not create files, None if there is none."""
+    """Return an environment's first folder in which this user may not create files, None if there is none."""
     folders = (path for path, _ in walked(environment) if is_folder(path))
     return next((folder for folder in (environment, *folders) if is_read_only(folder)), None)
 
@@ -206,7 +212,7 @@ def _may_name_environment(inside: str) -> bool:
 
 
 def _runnable(content: bytes) -> bytes:
-    """Let the shell start a script whose first line became too long for the kernel, in the form that pip uses."""
+    """Let the shell start a script whose first line became too long for the kernel, in pip's form."""
     first, newline, rest = content.partition(b"\n")
     if not first.startswith(b"#!/") or len(first) <= _LONGEST_FIRST_LINE or b"python" not in first:
         return content
@@ -241,7 +247,10 @@ def _row(row: list[str], content: bytes | None) -> list[str]:
 
 
 def _folders_like(environment: Path, copy: Path) -> None:
-    """Give the folders of a copy the times, modes and attributes of the originals, but let their owner write: the copy will change or be removed."""
+    """Give a copy's folders the originals' times, modes and attributes, but let their owner write.
+
+    The copy will change or be removed.
+    """
     for source, inside in walked(environment):
         if is_folder(source):
             shutil.copystat(source, copy / inside)

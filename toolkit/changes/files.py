@@ -1,7 +1,7 @@
-"""Changed files: the record of a planned change, the current state of a file, and moving it to the other state.
+"""Changed files: a planned change's record, a file's present state, and moving it to the other state.
 
-A link is a file whose content is its target. If the original file itself was kept, undo restores that file, with its
-other hard links and its times; otherwise a copy gets the original's attributes.
+A link is a file whose content is its target. If the original file itself was kept, undo restores that file,
+with its other hard links and its times; otherwise a copy gets the original's attributes.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def plan(
 ) -> Planned | None:
     """Return the record of a change on this disk, or None if it is already in place.
 
-    A link out of its environment becomes a private copy, in a `private` folder if the link leads to a folder, unless
-    the change goes `through_links`. Raises Refused if the file has changed since the plan was made, or cannot be
-    changed now.
+    A link out of its environment becomes a private copy, in a `private` folder if the link leads to a folder,
+    unless the change goes `through_links`. Raises Refused if the file has changed since the plan was made, or
+    cannot be changed now.
     """
     match change:
         case ReplaceFile():
@@ -58,7 +58,10 @@ def plan(
 
 
 def state(record: FileRecord) -> Side | Literal["other"]:
-    """Return on which side of the change the file is now, or "other" if another program wrote it. Raises OSError."""
+    """Return on which side of the change the file is now, or "other" if another program wrote it.
+
+    Raises OSError.
+    """
     try:
         found = _content(record)
     except Refused:
@@ -74,9 +77,10 @@ def state(record: FileRecord) -> Side | Literal["other"]:
 def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] = frozenset()) -> None:
     """Move these files of a transaction from one side of their change to the other.
 
-    All contents are written next to their files before the first file changes, so a full disk is noticed before
-    anything has changed. `ours` are folders that the doctor made; empty ones are removed. Raises Refused if a file is
-    on neither side, and OSError. A call for the other side reverts what was done until then.
+    All contents are written next to their files before the first file changes, so a full disk is noticed
+    before anything has changed. `ours` are folders that the doctor made; empty ones are removed. Raises
+    Refused if a file is on neither side, and OSError. A call for the other side reverts what was done until
+    then.
     """
     records = dict(entry.files())
     sweep(entry)
@@ -94,7 +98,10 @@ def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] 
 
 
 def _sources(entry: Entry, record: FileRecord) -> frozenset[Path]:
-    """Return the paths under which Python may have cached a file. The plan's own path counts if it is in the journal's environment."""
+    """Return the paths under which Python may have cached a file.
+
+    The plan's own path counts if it is in the journal's environment.
+    """
     file, named = Path(record.file), Path(record.path)
     environment = entry.home.parent
     elsewhere = links.is_environment(environment) and not Path(os.path.realpath(named.parent)).is_relative_to(
@@ -146,7 +153,7 @@ def around(plan: Sequence[Planned]) -> tuple[FolderRecord, ...]:
 
 
 def restore_folder_times(folders: Sequence[FolderRecord]) -> None:
-    """Restore the times of folders that contain the same names as before, to keep Python's cached listings valid."""
+    """Restore the times of folders with unchanged names in them, to keep Python's cached listings valid."""
     for record in folders:
         with contextlib.suppress(OSError):
             if _folder(Path(record.path)).names == record.names:
@@ -173,7 +180,8 @@ def _replacement(
     if found != change.before:
         shown = difference(str(file), change.before, found, ("as planned from", "now"))
         raise Refused(
-            f"{change.path} was changed since the plan was made; run verl-doctor fix again for a new plan\n{shown}"
+            f"{change.path} was changed since the plan was made; run verl-doctor fix again for a new "
+            f"plan\n{shown}"
         )
     if private is not None:
         return _copy_within(change, private, seen)
@@ -291,7 +299,8 @@ def _new_link(change: NewLink) -> Planned | None:
         )
     if not os.path.exists(os.path.normpath(path.parent / change.target)):
         raise Refused(
-            f"{path} would be a broken link: {change.target} does not exist; run verl-doctor fix again for a new plan"
+            f"{path} would be a broken link: {change.target} does not exist; run verl-doctor fix again "
+            "for a new plan"
         )
     return _addition("new_link", path, os.fsencode(change.target), _MODE_OF_LINKS)
 
@@ -339,7 +348,8 @@ def _real(path: Path) -> Path:
 def _demand_writable(folder: Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         raise Refused(
-            f"{folder} is not writable for user {os.geteuid()}; run this as its owner, or make the folder writable"
+            f"{folder} is not writable for user {os.geteuid()}; run this as its owner, or make the "
+            "folder writable"
         )
     _demand_changeable(folder)
 
@@ -367,13 +377,16 @@ def _demand_keepable_owner(file: Path, seen: os.stat_result) -> None:
     ours = seen.st_uid == user and seen.st_gid in {os.getegid(), *os.getgroups()}
     if user != 0 and not ours:
         raise Refused(
-            f"{file} belongs to user {seen.st_uid}, group {seen.st_gid}, and user {user} could not keep it so; "
-            f"run this as its owner"
+            f"{file} belongs to user {seen.st_uid}, group {seen.st_gid}, and user {user} could not keep "
+            "it so; run this as its owner"
         )
 
 
 def _content(record: FileRecord) -> bytes | None:
-    """Return the current content of a record's file, None when it does not exist. Raises Refused for another kind of file, and OSError."""
+    """Return the current content of a record's file, None when it does not exist.
+
+    Raises Refused for another kind of file, and OSError.
+    """
     file = Path(record.file)
     if record.kind == "private_copy" and file.is_symlink():
         return os.fsencode(file.readlink())
@@ -421,7 +434,7 @@ def _stage(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
 
 
 def _stage_original(entry: Entry, index: int, record: FileRecord, content: bytes) -> None:
-    """Prepare the original: the kept file itself where its attributes are unchanged, else a copy with its times."""
+    """Prepare the original: the kept file if its attributes are unchanged, else a copy with its times."""
     temporary, kept = _temporary(entry, index, record), entry.kept(index)
     if _is_original(kept, record, content):
         os.link(kept, temporary, follow_symlinks=False)
@@ -437,7 +450,10 @@ def _stage_original(entry: Entry, index: int, record: FileRecord, content: bytes
 
 
 def _is_original(kept: Path, record: FileRecord, content: bytes) -> bool:
-    """Return whether a kept file is still the original and matches its successor's attributes: a mode may have been set since."""
+    """Return whether a kept file is still the original and matches its successor's attributes.
+
+    A mode may have been set since.
+    """
     try:
         about = kept.lstat()
         if record.kind in {"private_copy", "private_folder"}:

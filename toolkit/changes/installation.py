@@ -1,7 +1,9 @@
-"""Packages installed into a copy of an environment, or into the environment itself after saving what undo needs.
+"""Packages installed into a copy of an environment, or into the environment itself.
 
-Undo removes a copy as a whole. Before an installation in place, all files are saved in the journal, as hard links if
-the disk supports them.
+In the latter case, what undo needs is saved before.
+
+Undo removes a copy as a whole. Before an installation in place, all files are saved in the journal, as hard
+links if the disk supports them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ _SHOWN = 3
 
 
 def plan(change: InstallPackages) -> Planned:
-    """Return the record of an installation. Raises Refused if this environment cannot be copied or may not be changed."""
+    """Return the record of an installation.
+
+    Raises Refused if this environment cannot be copied or may not be changed.
+    """
     environment, copy = change.environment, change.copy
     if not os.path.exists(environment / "pyvenv.cfg"):
         _demand_place(change)
@@ -58,7 +63,10 @@ def plan(change: InstallPackages) -> Planned:
 
 
 def make(entry: Entry, index: int, record: InstallRecord, held: int) -> None:
-    """Copy or save the environment, then install. Raises Refused and OSError, after undoing what was begun."""
+    """Copy or save the environment, then install.
+
+    Raises Refused and OSError, after undoing what was begun.
+    """
     environment, copy = Path(record.environment), Path(record.copy)
     if record.in_place:
         kept = entry.at(index, _KEPT)
@@ -79,7 +87,10 @@ def make(entry: Entry, index: int, record: InstallRecord, held: int) -> None:
 
 
 def take_back(entry: Entry, index: int, record: InstallRecord) -> None:
-    """Remove the copy, or restore the environment's files. Nothing is done if nothing was begun. Raises OSError."""
+    """Remove the copy, or restore the environment's files.
+
+    Nothing is done if nothing was begun. Raises OSError.
+    """
     copy = Path(record.copy)
     if record.in_place:
         kept = entry.at(index, _KEPT)
@@ -116,7 +127,10 @@ def demand_undoable(entry: Entry, index: int, record: InstallRecord) -> None:
     )
     if noted and changed:
         raise Refused(
-            f"{entry.id} was not undone, and nothing was changed: since then {listed(changed, _SHOWN)} changed in {copy}"
+            (
+                f"{entry.id} was not undone, and nothing was changed: since then {listed(changed, _SHOWN)} "
+                f"changed in {copy}"
+            )
             + ("" if record.in_place else f"; save what you need of it, then remove the folder: rm -r {copy}")
         )
     _demand_writable(
@@ -164,13 +178,13 @@ def _demand_place(change: InstallPackages) -> None:
     if os.path.isdir(environment / "conda-meta"):
         if not change.in_place:
             raise Refused(
-                f"{environment} is a conda environment, whose files only conda can rewrite for another folder: "
-                "clone it with conda create --clone and examine the clone, or add --in-place"
+                f"{environment} is a conda environment, whose files only conda can rewrite for another "
+                "folder: clone it with conda create --clone and examine the clone, or add --in-place"
             )
         return
     raise Refused(
-        f"{environment} is not a virtual environment, so its packages belong to the whole system: create one with "
-        "python -m venv, install there, and examine it with --python"
+        f"{environment} is not a virtual environment, so its packages belong to the whole system: "
+        "create one with python -m venv, install there, and examine it with --python"
     )
 
 

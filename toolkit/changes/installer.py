@@ -16,9 +16,18 @@ from verl_doctor.toolkit.text import harmless
 
 # Variables that make the installer write outside the environment for which it is started.
 _ELSEWHERE = (
-    "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DRY_RUN", "PIP_REPORT", "UV_SYSTEM_PYTHON", "UV_TARGET", "UV_PREFIX",
-    "PYTHONPATH", "PYTHONHOME",
-)  # fmt: skip
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_ROOT",
+    "PIP_USER",
+    "PIP_DRY_RUN",
+    "PIP_REPORT",
+    "UV_SYSTEM_PYTHON",
+    "UV_TARGET",
+    "UV_PREFIX",
+    "PYTHONPATH",
+    "PYTHONHOME",
+)
 _CAUSE = re.compile(r"^\s*(?:error|caused by|cause)\b:?\s*(.+)", re.IGNORECASE)
 _FULL = re.compile(r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE)
 _NOT_PRINTED = "Requirement already satisfied"  # printed for each line of a lock
@@ -27,7 +36,9 @@ _LONGEST = 300  # characters
 
 
 def run(argv: Sequence[str], held: int) -> None:
-    """Run an installer with its output on standard error. It holds the lock `held` as long as it runs, even if this process is killed.
+    """Run an installer with its output on standard error.
+
+    It holds the lock `held` as long as it runs, even if this process is killed.
 
     Raises Refused, with the cause, if it cannot be started or fails.
     """

@@ -1,4 +1,4 @@
-"""The journal: a folder for each transaction, from which every file can be restored after a crash or a week later.
+"""The journal: a folder per transaction, to restore every file after a crash or a week later.
 
     .verl-doctor/
         0001-applied/       the number is the transaction's id, the rest its state
@@ -7,9 +7,9 @@
             0.after         the bytes that replaced them
             kept.0          the original file itself: another hard link to it, which undo puts back
 
-The state changes by renaming the folder: an atomic step, which a full disk cannot prevent. No other user can enter
-the folder, and a journal that another user could have written is refused. Its files are private, except for the
-original itself.
+The state changes by renaming the folder: an atomic step, which a full disk cannot prevent. No other user can
+enter the folder, and a journal that another user could have written is refused. Its files are private, except
+for the original itself.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file that was replaced, created or removed, a link that was created, or a link that became a private copy of its target.
+    """A replaced, created or removed file, a created link, or a link made a private copy of its target.
 
-    A link to a folder becomes a link to a `private_folder` with the folders `folders`; a file `within` one exists only in it.
-    The content of a link is its target. `before` and `after` are SHA-256: `before` is None for a new file, `after` for a
-    removed one. `path` is the plan's path, `file` the written path; `folders` are the folders that had to be made, outermost
-    first; `mode` is octal. `atime` and `mtime` are the original's times in nanoseconds, None where they were not recorded.
-    `linked` is the SHA-256 of the former target of a link that became a private copy.
+    A link to a folder becomes a link to a `private_folder` with the folders `folders`; a file `within` one
+    exists only in it. The content of a link is its target. `before` and `after` are SHA-256: `before` is None
+    for a new file, `after` for a removed one. `path` is the plan's path, `file` the written path; `folders`
+    are the folders that had to be made, outermost first; `mode` is octal. `atime` and `mtime` are the
+    original's times in nanoseconds, None where they were not recorded. `linked` is the SHA-256 of the former
+    target of a link that became a private copy.
     """
 
     kind: Literal["replace_file", "new_file", "removed_file", "new_link", "private_copy", "private_folder"]
@@ -109,7 +110,10 @@ class RemovalRecord:
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """Packages that were installed into `copy`, a copy of `environment`, or into `environment` itself. Its lock file is kept as `after`."""
+    """Packages that were installed into `copy`, a copy of `environment`, or into `environment` itself.
+
+    Its lock file is kept as `after`.
+    """
 
     kind: Literal["install_packages"]
     environment: str
@@ -149,7 +153,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class FolderRecord:
-    """A folder before the first of its files changed: its times in nanoseconds, and a digest of the names in it."""
+    """A folder before its first file changed: its times in nanoseconds, and a digest of the names in it."""
 
     path: str
     atime: int
@@ -161,8 +165,8 @@ class FolderRecord:
 class Run:
     """Changes that belong together: those of one run of the doctor, in any journals.
 
-    `token` identifies the run, "" for a single change. `homes` are the journals that may contain a part of it,
-    `environment` is the folder of the environment that it concerns.
+    `token` identifies the run, "" for a single change. `homes` are the journals that may contain a part of
+    it, `environment` is the folder of the environment that it concerns.
     """
 
     token: str = ""
@@ -229,8 +233,8 @@ def open_home(home: Path) -> None:
             raise
         elsewhere = "" if home.name.startswith(".") else ", or set XDG_STATE_HOME to another folder"
         raise Refused(
-            f"{os_error_text(error)}, and nothing is changed without the journal {home}, which undo needs; make that folder "
-            f"writable{elsewhere}"
+            f"{os_error_text(error)}, and nothing is changed without the journal {home}, which undo "
+            f"needs; make that folder writable{elsewhere}"
         ) from None
 
 
@@ -257,7 +261,8 @@ def begin(
 ) -> Entry:
     """Record a transaction and flush it to the disk before anything is changed. Raises OSError.
 
-    The last step, a rename, creates it; `tidy` removes what a crash leaves before that. Its number is new in all journals of its run.
+    The last step, a rename, creates it; `tidy` removes what a crash leaves before that. Its number is new in
+    all journals of its run.
     """
     homes = dict.fromkeys((home, *map(Path, run.homes)))
     number = 1 + max(
@@ -312,8 +317,9 @@ def content(entry: Entry, index: int, side: Side) -> bytes | None:
     kept = _read(saved, entry.owner)
     if kept is None or safe_write.sha256(kept) != expected:
         raise Refused(
-            f"{saved} is {'missing' if kept is None else 'damaged'}, so {record.file} cannot be restored from it; reinstall "
-            f"the package that the file belongs to, then move {entry.folder} elsewhere"
+            f"{saved} is {'missing' if kept is None else 'damaged'}, so {record.file} cannot be "
+            "restored from it; reinstall the package that the file belongs to, then move "
+            f"{entry.folder} elsewhere"
         )
     return kept
 
@@ -362,7 +368,8 @@ def is_journal(home: Path) -> bool:
 def entries(home: Path, *, to_read: bool = False) -> tuple[Entry, ...]:
     """Return all transactions, oldest first.
 
-    Raises Refused, naming the file, if one of them is invalid or could have been written by another user (see `demand_own`).
+    Raises Refused, naming the file, if one of them is invalid or could have been written by another user (see
+    `demand_own`).
     """
     owner = demand_own(home, to_read=to_read)
     folders = sorted(
@@ -405,13 +412,16 @@ def _write_whole(file: Path, content: bytes) -> None:
 
 
 def _keep(original: Path, kept: Path) -> None:
-    """Keep the original itself by a hard link if file system and kernel permit it; its bytes are kept anyway."""
+    """Keep the original by a hard link if file system and kernel permit it; its bytes are kept anyway."""
     with contextlib.suppress(OSError):
         os.link(original, kept, follow_symlinks=False)
 
 
 def _read(file: Path, owner: int, largest: int | None = None) -> bytes | None:
-    """Return the content of a journal file, None if it is missing. Raises Refused if another user could have written it."""
+    """Return the content of a journal file, None if it is missing.
+
+    Raises Refused if another user could have written it.
+    """
     return safe_write.read(file, largest, owner=owner)
 
 
@@ -432,8 +442,9 @@ def _read_entry(home: Path, number: int, state: Any, folder: Path, owner: int) -
         document = json.loads(text)
         if document["schema_version"] not in _READ or isinstance(document["schema_version"], bool):
             raise Refused(
-                f"{file} was written by another version of verl-doctor (schema {document['schema_version']!r:.20}, "
-                f"this one reads {' and '.join(map(str, _READ))}); use that version to undo it"
+                f"{file} was written by another version of verl-doctor (schema "
+                f"{document['schema_version']!r:.20}, this one reads {' and '.join(map(str, _READ))}); "
+                "use that version to undo it"
             )
         changes = tuple(_read_record(raw) for raw in document["changes"])
         texts = {name: _text(document[name]) for name in ("time", "fix", "code", "token")}
@@ -503,6 +514,6 @@ def _untrusted(home: Path, why: str) -> str:
 
 def _unreadable(file: Path, why: str) -> str:
     return (
-        f"the journal's {file} is invalid ({why}); nothing was changed. Its folder contains the original bytes "
-        f"as *.before; move it elsewhere to continue without it"
+        f"the journal's {file} is invalid ({why}); nothing was changed. Its folder contains the "
+        "original bytes as *.before; move it elsewhere to continue without it"
     )

@@ -1,7 +1,9 @@
-"""Links out of an environment: uv and conda create them on request, and other environments may link to the same files.
+"""Links out of an environment, which uv and conda create on request.
 
-A repair of one environment must not change the others, so such a link becomes a private copy unless the user requests
-a change through it.
+Other environments may link to the same files.
+
+A repair of one environment must not change the others, so such a link becomes a private copy unless the user
+requests a change through it.
 """
 
 from __future__ import annotations
@@ -68,7 +70,10 @@ def link_out(path: Path) -> LinkOut | None:
 
 
 def written(path: Path, *, through_links: bool) -> Path:
-    """Return the file that a change of this path writes: the link itself if it, or its target, becomes a private copy."""
+    """Return the file that a change of this path writes.
+
+    It is the link itself if it, or its target, becomes a private copy.
+    """
     path = Path(os.path.abspath(path))
     out = None if through_links else link_out(path)
     if out is not None:
@@ -77,7 +82,7 @@ def written(path: Path, *, through_links: bool) -> Path:
 
 
 def places(changes: Iterable[Change], *, through_links: bool = False) -> list[Path]:
-    """Return the files that changes write, in order, then the folders in which they write bytecode, and the copies that they create."""
+    """Return the files that changes write, in order, then the bytecode folders and the copies they create."""
     found = []
     for change in changes:
         if isinstance(change, (ReplaceFile, NewFile, RemoveFile, NewLink)):
@@ -102,7 +107,10 @@ def sentence(path: Path, *, through_links: bool) -> str:
     if out is None:
         return ""
     if through_links:
-        return f"{out.link} leads to {out.target}, which is changed through the link: {_changing(out)} will change too"
+        return (
+            f"{out.link} leads to {out.target}, which is changed through the link: {_changing(out)} will "
+            "change too"
+        )
     others = sharing(out)
     rest = f"; {', '.join(map(str, others))} and all others that lead there do not change" if others else ""
     becomes = (
@@ -122,7 +130,10 @@ def sharing(out: LinkOut) -> tuple[Path, ...]:
 
 
 def using(tree: Path, environment: Path) -> tuple[Path, ...]:
-    """Return the neighbouring environments that import from a folder, through a .pth file or an editable install's finder."""
+    """Return the neighbouring environments that import from a folder.
+
+    They do so through a .pth file or an editable install's finder.
+    """
     return tuple(other for other in neighbours(environment) if _names(other, tree))
 
 
@@ -139,9 +150,9 @@ def neighbours(environment: Path) -> Iterator[Path]:
 
 def _refusal(path: Path, out: LinkOut) -> str:
     return (
-        f"{path} is reached through {out.link}, a link to the folder {out.target} outside {out.environment}: "
-        f"{_changing(out)} would change too; pass --through-links to change it anyway, or first replace the link with a copy "
-        f"of the folder"
+        f"{path} is reached through {out.link}, a link to the folder {out.target} outside "
+        f"{out.environment}: {_changing(out)} would change too; pass --through-links to change it "
+        "anyway, or first replace the link with a copy of the folder"
     )
 
 

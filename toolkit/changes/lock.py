@@ -1,4 +1,7 @@
-"""Admits one doctor at a time: an exclusive lock on a journal's folder, which the kernel releases when its holder dies."""
+"""Admits one doctor at a time by an exclusive lock on a journal's folder.
+
+The kernel releases the lock when its holder dies.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ TIMEOUT = 10.0
 def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
     """Hold the lock of the journal in the existing folder `home`, waiting up to `patience` seconds for it.
 
-    Yields the lock's file descriptor: a child process that inherits it also holds the lock. Raises Refused, naming
-    the holder, if the wait was in vain, and OSError if the file system has no locks.
+    Yields the lock's file descriptor: a child process that inherits it also holds the lock. Raises Refused,
+    naming the holder, if the wait was in vain, and OSError if the file system has no locks.
     """
     descriptor = _locked(home, patience)
     try:
@@ -70,7 +73,10 @@ def holder(home: Path) -> str | None:
 
 
 def _locked(home: Path, patience: float) -> int:
-    """Return a descriptor of the locked file. Another doctor may have removed it with its empty journal: then it is made again."""
+    """Return a descriptor of the locked file.
+
+    Another doctor may have removed it with its empty journal: then it is made again.
+    """
     until = time.monotonic() + patience
     while True:
         descriptor = os.open(home / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1,8 +1,10 @@
-"""Turns a link to a folder outside its environment into a folder of links, in which changed files are private copies.
+"""Turns a link to a folder outside its environment into a folder of links.
 
-Only the files that change are copied; every other entry is a link to the original. The folder is created next to the
-link, which is redirected to it in one step, so the package is complete at every instant. Bytecode caches are not
-linked: Python would write this environment's caches to the others.
+Changed files in it are private copies.
+
+Only the files that change are copied; every other entry is a link to the original. The folder is created next
+to the link, which is redirected to it in one step, so the package is complete at every instant. Bytecode
+caches are not linked: Python would write this environment's caches to the others.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ _MODE_OF_LINKS = "0644"
 
 @dataclass(frozen=True)
 class PrivateFolder:
-    """A folder to be created. `link` is the link's real path, `target` where it leads, `inner` the folders in it that become real."""
+    """A folder to be created.
+
+    `link` is the link's real path, `target` where it leads, `inner` the folders in it that become real.
+    """
 
     path: Path
     link: Path
@@ -96,7 +101,10 @@ def build(record: FileRecord) -> None:
 
 
 def remove(record: FileRecord) -> None:
-    """Remove the folders of a record, except for entries that are neither links nor caches. Raises OSError."""
+    """Remove the folders of a record, except for entries that are neither links nor caches.
+
+    Raises OSError.
+    """
     if not record.folders:
         return
     for folder in map(Path, reversed(record.folders)):

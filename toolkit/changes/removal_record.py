@@ -1,4 +1,4 @@
-"""The journal's record of a clean-up, which cannot be undone: what was removed, why that was allowed, and the result."""
+"""The journal's record of an irreversible clean-up: what was removed, why it was allowed, and the result."""
 
 from __future__ import annotations
 

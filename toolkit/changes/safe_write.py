@@ -1,4 +1,7 @@
-"""Atomic writes: a crash at any instant leaves either the old or the new file. Nothing here writes to an existing file."""
+"""Atomic writes: a crash at any instant leaves either the old or the new file.
+
+Nothing here writes to an existing file.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,9 @@ def sha256(content: bytes) -> str:
 def read(file: Path, largest: int | None = None, *, owner: int | None = None) -> bytes | None:
     """Return the content of a regular file, or None if it does not exist.
 
-    Never waits for a named pipe. Raises OSError, and Refused for anything but a regular file, for more than `largest`
-    bytes, and, with an `owner`, for a file that a user other than that owner, root or this user could have written.
+    Never waits for a named pipe. Raises OSError, and Refused for anything but a regular file, for more than
+    `largest` bytes, and, with an `owner`, for a file that a user other than that owner, root or this user
+    could have written.
     """
     try:
         descriptor = _opened(file)
@@ -55,7 +59,7 @@ def read(file: Path, largest: int | None = None, *, owner: int | None = None) ->
 
 
 def _opened(file: Path) -> int:
-    """Open a file for reading without changing its access time, which the kernel permits to its owner and to root."""
+    """Open a file for reading without changing its access time, as only its owner and root may."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(file, flags | os.O_NOATIME)
@@ -71,10 +75,12 @@ def create(file: Path, content: bytes, mode: int) -> None:
 
 
 def create_like(file: Path, content: bytes, model: Path, owner: tuple[int, int] | None = None) -> None:
-    """Like `create`, with the mode, access list and extended attributes of `model`, its owner unless given, and a later whole second.
+    """Like `create`, with the mode, access list and extended attributes of `model`.
 
-    Python detects stale bytecode by size and whole second, so two versions of the same length must not share a
-    second. Raises OSError if an attribute cannot be kept.
+    The file also has the owner of `model` unless one is given, and a later whole second.
+
+    Python detects stale bytecode by size and whole second, so two versions of the same length must not share
+    a second. Raises OSError if an attribute cannot be kept.
     """
     kept = model.stat()
     with _new(file) as descriptor:
@@ -167,7 +173,10 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 def _copy_attributes(model: Path, descriptor: int) -> None:
-    """Give the file exactly the attributes of `model`: a folder's default access list adds some on creation."""
+    """Give the file exactly the attributes of `model`.
+
+    A folder's default access list adds some on creation.
+    """
     try:
         wanted = {name: os.getxattr(model, name) for name in os.listxattr(model)}
         for name in os.listxattr(descriptor):

@@ -55,7 +55,8 @@ _DONE = {
 class Changed:
     """One change of a transaction: what changed, where, and whether it is still in place.
 
-    `paths` are the files or folders that it changed, none for a command. `newer` is the transaction that changed it again.
+    `paths` are the files or folders that it changed, none for a command. `newer` is the transaction that
+    changed it again.
     """
 
     kind: str
@@ -73,7 +74,9 @@ class Changed:
 
 @dataclass(frozen=True)
 class Transaction:
-    """Changes that were made together. `time` is UTC in ISO 8601, `fix` and `code` are the reason, `folder` contains the originals.
+    """Changes that were made together.
+
+    `time` is UTC in ISO 8601, `fix` and `code` are the reason, `folder` contains the originals.
 
     `run` identifies the other transactions, in any journal, of the same run of the doctor.
     """
@@ -89,7 +92,10 @@ class Transaction:
 
 
 def history(home: Path) -> tuple[Transaction, ...]:
-    """Return all transactions of a journal, oldest first. Writes nothing. Raises Refused if the journal is damaged."""
+    """Return all transactions of a journal, oldest first.
+
+    Writes nothing. Raises Refused if the journal is damaged.
+    """
     with sentences(f"{home} could not be read"):
         journal.demand_own(home, to_read=True)
         holder = lock.holder(home)
@@ -98,7 +104,7 @@ def history(home: Path) -> tuple[Transaction, ...]:
 
 
 def changed_again(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> str | None:
-    """Return the newest later transaction in effect that changed the same file, or a file in the same private folder."""
+    """Return the newest later transaction in effect that changed the file or one in its private folder."""
     later = (other for other in reversed(entries) if other.number > entry.number and other.state == "applied")
     places = {record.file, *(record.folders if record.kind == "private_folder" else ())}
     return next((o.id for o in later if any(_reaches(theirs, places) for _, theirs in o.files())), None)
@@ -109,7 +115,10 @@ def _reaches(record: FileRecord, places: Collection[str]) -> bool:
 
 
 def _settled_entries(home: Path) -> tuple[Entry, ...]:
-    """Read the journal without its lock. A state that changes meanwhile is not damage: the read is repeated."""
+    """Read the journal without its lock.
+
+    A state that changes meanwhile is not damage: the read is repeated.
+    """
     for _ in range(5):
         names = sorted(home.iterdir()) if os.path.isdir(home) else []
         try:
@@ -157,7 +166,10 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
 
 
 def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
-    """Return what was done and what remains. After an interruption, the origin of an existing cache is unknown."""
+    """Return what was done and what remains.
+
+    After an interruption, the origin of an existing cache is unknown.
+    """
     if caches.written is None:
         done = f"was interrupted while writing {counted(caches.meant, 'bytecode cache')}"
         total = caches.meant

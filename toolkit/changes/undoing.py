@@ -41,8 +41,8 @@ def undo(
     """Undo the transaction named `identifier`, or `everything`, newest first; by default the last one.
 
     Returns what was undone. A transaction that a killed doctor left unfinished counts as the last one. Raises
-    Refused, with the difference, if someone else has changed a file since; the transaction then stays as it was. With
-    `everything`, the others are undone anyway, and those that only ran commands are skipped.
+    Refused, with the difference, if someone else has changed a file since; the transaction then stays as it
+    was. With `everything`, the others are undone anyway, and those that only ran commands are skipped.
     """
     with _locked([home], patience) as journals:
         recovered, entries = journals[home]
@@ -64,11 +64,11 @@ def undo_together(
     keep_edits: bool = False,
     patience: float = lock.TIMEOUT,
 ) -> list[Transaction]:
-    """Undo one run's changes, given by journal and number: all of them, or nothing if a failure is foreseeable.
+    """Undo one run's changes, given by journal and number: all, or nothing if a failure is foreseeable.
 
-    `named` are the trees that the user named, to which an environment's journal may refer. With `keep_edits`, files that
-    someone else has changed since stay as they are, instead of preventing it. Returns what was undone, newest first.
-    Raises Refused, after redoing what was already undone. Effects of commands remain.
+    `named` are the trees that the user named, to which an environment's journal may refer. With `keep_edits`,
+    files that someone else has changed since stay as they are, instead of preventing it. Returns what was
+    undone, newest first. Raises Refused, after redoing what was already undone. Effects of commands remain.
     """
     requested = list(dict.fromkeys(names))
     with _locked([home for home, _ in requested], patience, named) as journals:
@@ -96,7 +96,10 @@ def undo_together(
 def _locked(
     homes: Iterable[Path], patience: float, named: Sequence[Path] = ()
 ) -> Iterator[Mapping[Path, tuple[list[Transaction], Sequence[Entry]]]]:
-    """Lock journals. Provide for each what was left unfinished and is undone now, and its entries. Raises Refused."""
+    """Lock journals.
+
+    Provide for each what was left unfinished and is undone now, and its entries. Raises Refused.
+    """
     homes = list(dict.fromkeys(homes))
     with sentences("nothing was undone"), ExitStack() as held:
         for home in sorted(homes):
@@ -173,7 +176,10 @@ def roll_back(entry: Entry) -> str:
     try:
         left = _revert(entry, frozenset())
         if left:
-            return f"{', '.join(left)} was changed by someone else meanwhile and was not touched; see verl-doctor undo --list"
+            return (
+                f"{', '.join(left)} was changed by someone else meanwhile and was not touched; see "
+                "verl-doctor undo --list"
+            )
         if command.was_run(entry):
             journal.forget_originals(journal.mark(entry, "failed"))
             return "the changes to files were undone, the effects of the command were not"
@@ -202,8 +208,9 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
         paths = listed([record.path for _, record in entry.files()], 4)
         if changed := _revert(entry, _our_folders(entries)):
             announce(
-                f"{about} and was undone, except for {', '.join(changed)}, which was changed by someone else since; to "
-                f"settle this with that change: verl-doctor undo {shlex.quote(f'{entry.home}/{entry.id}')} --keep-edits"
+                f"{about} and was undone, except for {', '.join(changed)}, which was changed by someone "
+                "else since; to settle this with that change: verl-doctor undo "
+                f"{shlex.quote(f'{entry.home}/{entry.id}')} --keep-edits"
             )
             continue
         settled = journal.mark(entry, "failed" if _did_what_stays(entry) else "undone")
@@ -221,8 +228,8 @@ def demand_within(entry: Entry, named: Sequence[Path] = ()) -> None:
 def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
     """Return why a transaction is not trusted, "" when it is.
 
-    An environment that was unpacked or copied contains a journal that anyone may have written. It may only refer to
-    files in the environment, or in a tree that the user `named`.
+    An environment that was unpacked or copied contains a journal that anyone may have written. It may only
+    refer to files in the environment, or in a tree that the user `named`.
     """
     environment = entry.home.parent
     if not links.is_environment(environment):
@@ -232,8 +239,9 @@ def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
         real = Path(os.path.realpath(Path(path).parent), Path(path).name)
         if not any(real.is_relative_to(root) for root in roots):
             return (
-                f"the journal of {environment} names {path}, which is outside it; if that is in a tree of yours, name "
-                f"the tree with --verl, otherwise restore the file by hand from the originals in {entry.folder}"
+                f"the journal of {environment} names {path}, which is outside it; if that is in a tree "
+                "of yours, name the tree with --verl, otherwise restore the file by hand from the "
+                f"originals in {entry.folder}"
             )
     return ""
 
@@ -307,7 +315,9 @@ def _demand_undoable(
     *,
     keep_edits: bool = False,
 ) -> None:
-    """Refuse before anything is written: all files must be on one of the two sides of their change, except with `keep_edits`.
+    """Refuse before anything is written.
+
+    All files must be on one of the two sides of their change, except with `keep_edits`.
 
     `undone_first` are later transactions that will be undone first.
     """
@@ -315,7 +325,10 @@ def _demand_undoable(
         raise Refused(
             f"{entry.id} is already undone"
             if entry.state == "undone"
-            else f"{entry.id} failed, and its files were restored then; the effects of its commands cannot be undone"
+            else (
+                f"{entry.id} failed, and its files were restored then; the effects of its commands cannot "
+                "be undone"
+            )
         )
     if why := _why_not_undoable(entry):
         raise Refused(f"{entry.id} {why}; name an older transaction to undo that one")
@@ -328,7 +341,8 @@ def _demand_undoable(
         newer = changed_again(entry, record, entries)
         if newer is not None and newer not in {other.id for other in undone_first}:
             raise Refused(
-                f"{entry.id} cannot be undone before {newer}, which changed {record.file} again; undo {newer} first"
+                f"{entry.id} cannot be undone before {newer}, which changed {record.file} again; undo "
+                f"{newer} first"
             )
         if files.state(record) == "other":
             if not keep_edits:

@@ -1,1 +1,1 @@
-"""The command group: it parses the first word, loads that command's package, and turns errors into exit codes."""
+"""The command group: parses the first word, loads that command's package, turns errors into exit codes."""

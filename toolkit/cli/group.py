@@ -26,8 +26,8 @@ Renamed = Mapping[str, Sequence[str]]
 class Group(HelpfulGroup):
     """The commands of the doctor.
 
-    `sections` are the commands of each part of the help, in order, `hidden` those that the help leaves out, and `renamed` those of
-    the previous release.
+    `sections` are the commands of each part of the help, in order, `hidden` those that the help leaves out,
+    and `renamed` those of the previous release.
     """
 
     def __init__(

@@ -99,7 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _leave_out_devices() -> None:
-    """Remove pipes and devices from the search path: importlib.metadata reads them as zip files, without end."""
+    """Remove pipes and devices from the search path.
+
+    Otherwise importlib.metadata reads them as zip files, without end.
+    """
     sys.path[:] = [place for place in sys.path if not os.path.exists(place) or _is_plain(place)]
 
 
@@ -126,7 +129,8 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
     if completion.VARIABLE in os.environ:
         completion.register()
     try:
-        # The first signal ends the command as Ctrl-C does: children and temporary folders would outlive it otherwise.
+        # The first signal ends the command as Ctrl-C does: children and temporary folders would outlive it
+        # otherwise.
         with as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
             code = cli.main(given, prog_name="verl-doctor", standalone_mode=False) or 0
         end_stdout()
@@ -165,7 +169,10 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
 
 
 def _code_after(stopped: BaseException) -> int:
-    """Return the exit code that shells give a process that this signal ended. click hides an interrupt in its own exception."""
+    """Return the exit code that shells give a process that this signal ended.
+
+    An interrupt is hidden by click in its own exception.
+    """
     first = stopped.__context__ if isinstance(stopped, click.Abort) else stopped
     return 128 + (first.args[0] if isinstance(first, EndedBySignal) else signal.SIGINT)
 

@@ -1,4 +1,7 @@
-"""Sources of an examination of several machines: other nodes, or facts files of nodes. Interim results are shown."""
+"""Sources of an examination of several machines: other nodes, or facts files of nodes.
+
+Interim results are shown.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class OtherNodes(Source):
         return HERE
 
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Announce how the nodes are reached, then judge them. Raises CouldNotQuery if there is none to query."""
+        """Announce how the nodes are reached, then judge them.
+
+        Raises CouldNotQuery if there is none to query.
+        """
         way = transport.way_to(self.nodes, session, look())
         announce(way.description)
         return ReachedNodes(way).judge(session, look, watch)

@@ -124,8 +124,8 @@ def judge(
 ) -> Report:
     """Judge the nodes that respond, and this machine, on which the job's script, trees and cluster are.
 
-    `collection` holds this machine's facts, collected in `session`; `watch` receives interim results. Findings
-    without a node are about this machine.
+    `collection` holds this machine's facts, collected in `session`; `watch` receives interim results.
+    Findings without a node are about this machine.
     """
     session = session.at_cost("cluster")
     gathering = _gathered(responses, session, watch)
@@ -145,12 +145,15 @@ def judge(
 def judge_nodes(
     responses: Iterable[NodeResponse], session: Session, chosen_by: str, watch: Watch = lambda _: None
 ) -> Report:
-    """Judge only the nodes that respond, without this machine. `chosen_by` describes their selection in the report."""
+    """Judge only the nodes that respond, without this machine.
+
+    `chosen_by` describes their selection in the report.
+    """
     return report_on(_gathered(responses, session, watch), session, chosen_by)
 
 
 def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
-    """Return the report on the judged nodes alone: the rules about single nodes, and those that compare nodes."""
+    """Return the report on the judged nodes alone: rules about single nodes, and those that compare nodes."""
     fleet = gathering.fleet()
     elsewhere = Unknown("the nodes were examined, not this machine")
     given = {part.fact: elsewhere for part in session.registry.collectors}
@@ -169,14 +172,15 @@ def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
 def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _: None) -> Report:
     """Judge facts files, one per node; in a folder all `*.json` in it.
 
-    A file that is named twice is one node; an unusable file counts as that node's missing response. Raises UsageError
-    if a file does not exist.
+    A file that is named twice is one node; an unusable file counts as that node's missing response. Raises
+    UsageError if a file does not exist.
     """
     several = (sorted(path.glob("*.json")) if os.path.isdir(path) else [path] for path in named)
     files = list({os.path.abspath(file): file for some in several for file in some}.values())
     if not files:
         raise UsageError(
-            f"{named[0]} contains no facts files; create them with verl-doctor check --save-facts {named[0]}/NODE.json"
+            f"{named[0]} contains no facts files; create them with verl-doctor check --save-facts "
+            f"{named[0]}/NODE.json"
         )
     report = judge_nodes(responses_in(files), session, counted(len(files), "facts file"), watch)
     arguments = [word for path in named for word in ("--facts", str(path))]
@@ -184,7 +188,7 @@ def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _
 
 
 def responses_in(files: Sequence[Path]) -> Iterator[NodeResponse]:
-    """Yield facts files as the responses of the nodes that they are named after; by path if two have the same name."""
+    """Yield facts files as the responses of the nodes they are named after; by path if two share a name."""
     named = Counter(file.stem for file in files)
     for file in files:
         node = file.stem if named[file.stem] == 1 else str(file.with_suffix(""))
@@ -205,7 +209,10 @@ def _gathered(responses: Iterable[NodeResponse], session: Session, watch: Watch)
 
 
 def _merged(ours: CheckResult, theirs: CheckResult) -> CheckResult:
-    """Merge one rule's results here and on the nodes. Findings that nodes also report are not repeated for this machine."""
+    """Merge one rule's results here and on the nodes.
+
+    Findings that nodes also report are not repeated for this machine.
+    """
     findings = (*without_repeated(ours.findings, theirs.findings), *theirs.findings)
     status = worst((ours.status, theirs.status))
     ended_so = [result for result in (ours, theirs) if result.status == status]

@@ -26,7 +26,10 @@ class _Comparing:
     nodes_by_values: dict[_Values, array[int]] = field(default_factory=dict)
 
     def add(self, node: int, facts: NodeFacts) -> None:
-        """Read one node. A node with unavailable facts has no values, which does not count as a difference."""
+        """Read one node.
+
+        A node with unavailable facts has no values, which does not count as a difference.
+        """
         key = tuple(facts.numbers.get(need.fact, 0) for need in self.needs)
         (values,) = self.known.get(key) or self.known.put(key, (self._values(facts),))
         if values is not None:
@@ -115,7 +118,10 @@ def _unlike(usual: ReportedValue | None, by_value: Mapping[str, Sequence[int]]) 
 
 
 class _Folds:
-    """Folds each list of nodes once, because most subjects differ on the same nodes. Most nodes are not named."""
+    """Folds each list of nodes once, because most subjects differ on the same nodes.
+
+    Most nodes are not named.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names

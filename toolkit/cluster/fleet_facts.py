@@ -19,7 +19,8 @@ V = TypeVar("V")
 _KEPT = 64
 """How many distinct values of a fact, or results of a rule, are kept.
 
-Values that nodes share recur within 64 others. Values that differ on each node never recur, and must not be kept.
+Values that nodes share recur within 64 others. Values that differ on each node never recur, and must not be
+kept.
 """
 
 

@@ -1,4 +1,4 @@
-"""Merges equal findings of many nodes into one, with the nodes as ranges and its quantities as a range of values."""
+"""Merges equal findings of many nodes into one, with ranges of nodes and of its quantities' values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from verl_doctor.toolkit.system.node_names import fold
 
 _BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _BYTES: Mapping[str, float] = {**_BINARY, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-# A number with a unit, a bare count, or a process in a path. Not a part of a word, a version, another path or an
-# address, nor a number after a name ("GPU 3", "Xid 79", "CUDA 12"), which belongs to the name.
+# A number with a unit, a bare count, or a process in a path. Not a part of a word, a version, another path or
+# an address, nor a number after a name ("GPU 3", "Xid 79", "CUDA 12"), which belongs to the name.
 _QUANTITY = re.compile(
     r"(?:(?<=/proc/)|(?<![\w.:/@+-]))(?P<number>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?"
     rf"(?P<unit> (?:{'|'.join(_BYTES)}|ms|s|h|days?|°C|W)\b(?!/)| ?%)?"
@@ -36,7 +36,7 @@ _FindingNodes = tuple[Finding, set[int]]
 
 @dataclass
 class _Group:
-    """Findings with one cause: their number, the representative, the nodes, and the ends of each quantity's range."""
+    """Findings with one cause: their number, representative, nodes, and the ends of each quantity's range."""
 
     findings: int
     finding: Finding
@@ -59,7 +59,10 @@ class _Group:
 def folded(
     found: Mapping[Finding, Sequence[int]], names: Sequence[str], addresses: Sequence[str]
 ) -> tuple[Finding, ...]:
-    """Return one finding per cause, the one on most nodes first. Nodes are numbers, indexes into `names` and `addresses`."""
+    """Return one finding per cause, the one on most nodes first.
+
+    Nodes are numbers, indexes into `names` and `addresses`.
+    """
     groups: dict[Finding, _Group] = {}
     for finding, nodes in found.items():
         own = finding if len(nodes) > 1 else _anonymous(finding, names[nodes[0]], addresses[nodes[0]])
@@ -111,7 +114,10 @@ def _mapped(finding: Finding, change: Callable[[str], str]) -> Finding:
 
 
 def _with_holes(text: str, quantities: list[_Quantity]) -> str:
-    """Return the text without its quantities, which are added to `quantities`. A unit of bytes is part of the quantity."""
+    """Return the text without its quantities, which are added to `quantities`.
+
+    A unit of bytes is part of the quantity.
+    """
 
     def hole(match: re.Match[str]) -> str:
         unit = (match["unit"] or "").strip()
@@ -185,7 +191,7 @@ def _numberless(subject: Subject) -> Subject:
 
 
 def _identity(finding: Finding) -> object:
-    """Return what findings of one rule must share to count as similar: the subject, or the text if a plugin sets none."""
+    """Return what similar findings of one rule must share: the subject, or the text if a plugin sets none."""
     if finding.subject is not None:
         return finding.severity, _numberless(finding.subject)
     return _without_numbers(finding)

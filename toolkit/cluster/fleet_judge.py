@@ -1,4 +1,4 @@
-"""Judges many nodes: each rule runs once for each distinct set of the facts that it reads, however many nodes have it."""
+"""Judges many nodes, running each rule once for each distinct set of the facts that it reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _REASONS = 3  # reasons shown for one rule
 
 @dataclass
 class _Rule:
-    """A rule and its results. Each has the number of its first node, and applies up to the node of the next result."""
+    """A rule and its results.
+
+    Each has the number of its first node, and applies up to the node of the next result.
+    """
 
     check: Check
     facts: tuple[type, ...]
@@ -89,7 +92,7 @@ class NodeJudge:
         )
 
     def _concerned_by(self, differ: frozenset[type]) -> list[_Rule]:
-        """Return the rules that read one of these facts or require a rule that does, each after the rules that it requires."""
+        """Return rules that read one of these facts or require such a rule, each after its requirements."""
         concerned = self._concerned.get(differ)
         if concerned is None:
             codes: set[str] = set()
@@ -117,7 +120,10 @@ class NodeJudge:
 def _joined(
     by_result: Mapping[CheckResult, Iterable[int]], names: Sequence[str], addresses: Sequence[str]
 ) -> CheckResult:
-    """Return one rule's results for all nodes as one: the worst status, and why it could not be judged on some."""
+    """Return one rule's results for all nodes as one.
+
+    They are the worst status, and why the rule could not be judged on some nodes.
+    """
     first = min(by_result, key=lambda result: (result.status, result.reason))
     by_finding: dict[Finding, list[int]] = {}
     by_reason: dict[tuple[Status, str], list[int]] = {}
@@ -158,7 +164,7 @@ def worst(statuses: Iterable[Status]) -> Status:
 def _reason(
     by_reason: Mapping[tuple[Status, str], Sequence[int]], status: Status, names: Sequence[str]
 ) -> str:
-    """Return the reason for the rule's status, and the nodes where it could not be judged, with their reasons."""
+    """Return the reason for the rule's status, and the nodes that could not be judged, with their reasons."""
     if len(by_reason) == 1:
         return next(iter(by_reason))[1]
     reasons = []

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster should have in common, read from a node's facts by kind and name of the subject.
+"""What a cluster's nodes should share, read from a node's facts by kind and name of the subject.
 
 A reader is a function of facts, like a rule. A node with an unknown fact is left out of the comparison.
 """
@@ -36,8 +36,9 @@ Values = Mapping[tuple[str, str], str]
 
 # Variables that a program on another node also needs, and those of them that name the node or its process.
 COMPARED = re.compile(
-    r"(?:CUDA_|FLASHINFER_|FLASH_ATTENTION_|GLOO_|HF_|NCCL_|NVSHMEM_|OMP_|PYTHON|PYTORCH_|RAY_|TOKENIZERS_|TORCH|"
-    r"TRANSFORMERS_|TRITON_|TP_SOCKET_IFNAME|UCX_|VERL_|VLLM_|LD_LIBRARY_PATH|LD_PRELOAD)"
+    r"(?:CUDA_|FLASHINFER_|FLASH_ATTENTION_|GLOO_|HF_|NCCL_|NVSHMEM_|OMP_|PYTHON|PYTORCH_|RAY_"
+    r"|TOKENIZERS_|TORCH|TRANSFORMERS_|TRITON_|TP_SOCKET_IFNAME|UCX_|VERL_|VLLM_|LD_LIBRARY_PATH"
+    r"|LD_PRELOAD)"
 )
 OWN = re.compile(
     r"(?:VLLM_HOST_IP|VLLM_DP_RANK\w*|NCCL_HOSTID|CUDA_VISIBLE_DEVICES|CUDA_MPS_\w+|HF_TOKEN_PATH|"
@@ -47,7 +48,7 @@ OWN = re.compile(
 
 @dataclass(frozen=True)
 class Nearly:
-    """Defines when two numbers count as equal: they differ by at most a share of the lower one, or by at most an amount."""
+    """Defines when two numbers count as equal: they differ by at most a share of the lower, or an amount."""
 
     part: float
     amount: float
@@ -73,10 +74,10 @@ class Nearly:
 class SubjectReader:
     """A reader of values, with the rules of their comparison.
 
-    `among_a_kind`: nodes are compared only with nodes that have the same kind of GPUs. `lacking_counts`: the absence
-    of the subject is a value. `nearly`: the values are numbers, and this defines which count as equal. `may_name`: if
-    nearly every node has a different value, it names the node and is not compared. `weak`: nodes that differ only in
-    this still agree.
+    `among_a_kind`: nodes are compared only with nodes that have the same kind of GPUs. `lacking_counts`: the
+    absence of the subject is a value. `nearly`: the values are numbers, and this defines which count as
+    equal. `may_name`: if nearly every node has a different value, it names the node and is not compared.
+    `weak`: nodes that differ only in this still agree.
     """
 
     read: Callable[..., Values]
@@ -103,7 +104,7 @@ def _versions(packages: Packages) -> Values:
 
 
 def _builds(packages: Packages) -> Values:
-    """Return what may differ on a head without GPUs: builds for other hardware, and packages that only GPUs need."""
+    """Return what may differ on a head without GPUs: builds for other hardware, and GPU-only packages."""
     return {("build", distribution.name): _build(distribution) for distribution in packages.distributions}
 
 

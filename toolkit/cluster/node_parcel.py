@@ -1,4 +1,4 @@
-"""The parcel for a node without verl-doctor: the sources of the collectors, with the pure Python packages that they need."""
+"""The parcel for nodes without verl-doctor: collectors' sources and the pure Python packages they need."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ _IN_FEW = frozenset({_REPAIR, _UNDO, _WARM})
 _NOT_SENT = frozenset({"verl_doctor.toolkit.system.secret_forms"})  # what nodes send is masked here
 _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 
-# Collected only once: the cluster's control store, which every node would query in full, and whole source trees,
-# which are the same wherever the same packages are installed, as what they accept of the job's and the model's configuration and of the
-# chat template is, and the code of the user's own files. So is what only the script's own machine starts: its interpreter, its program and the job's Ray.
+# Collected only once: the cluster's control store, which every node would query in full, and whole source
+# trees, which are the same wherever the same packages are installed, as what they accept of the job's and the
+# model's configuration and of the chat template is, and the code of the user's own files. So is what only the
+# script's own machine starts: its interpreter, its program and the job's Ray.
 _ONCE = frozenset(
     {
         AdapterModules,
@@ -86,7 +87,10 @@ class Parcel:
     request: Mapping[str, Any]
 
     def order(self, seconds: float, *, detached: bool) -> bytes:
-        """Return the input of `probes.node`. The work is limited to `seconds`; a `detached` request leaves its parent."""
+        """Return the input of `probes.node`.
+
+        The work is limited to `seconds`; a `detached` request leaves its parent.
+        """
         head = {
             "parcel": len(self.content),
             "request": self.request,
@@ -181,7 +185,10 @@ def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iter
 
 
 def packed(modules: Iterable[str], beside: Iterable[Path] = (), given: Iterable[Collector] = ()) -> bytes:
-    """Return the sources of these modules and files. Collectors of `given` facts are named on the node, never called."""
+    """Return the sources of these modules and files.
+
+    Collectors of `given` facts are named on the node, never called.
+    """
     return pack(
         Contents(
             main=_MAIN,
@@ -220,7 +227,10 @@ def _run_settings(run: Session, collection: Collection) -> dict[str, Any]:
 
 
 def _model(run: Session, collection: Collection) -> NamedModel | None:
-    """Return the model's folder on this machine, where the job is started; None for a name on the hub, which each node caches separately."""
+    """Return the model's folder on this machine; None for a name on the hub.
+
+    The job is started on this machine. Each node caches a model from the hub separately.
+    """
     named = named_model(run.machine, run.target, collection.get(Launch), collection.get(Configuration))
     return None if isinstance(named, Unknown) or named.cached else named
 

@@ -1,7 +1,7 @@
 """The program in the parcel for a node: it collects the requested facts and writes them to a file.
 
-It is the `__main__` of the unpacked folder. The node's own Python (`probes.node`) runs it with the paths of the
-request and the response as arguments.
+It is the `__main__` of the unpacked folder. The node's own Python (`probes.node`) runs it with the paths of
+the request and the response as arguments.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _collectors(modules: list[str]) -> list[Collector]:
 
 
 def _target(fields: Mapping[str, Any]) -> Target:
-    """Return the target with the paths of the driver's node, checked here, and the interpreter of this process."""
+    """Return the target with the driver node's paths, checked here, and this process's interpreter."""
 
     def path(name: str) -> Path | None:
         return Path(fields[name]) if fields[name] else None

@@ -13,7 +13,7 @@ _KEPT = 4096  # entries; those that nodes share recur before this many others ar
 
 
 def read(text: str) -> tuple[Mapping[str, str], str]:
-    """Return the entries of `probes.node`'s response by fact name, and why there are none, "" if there are."""
+    """Return the entries of `probes.node`'s response by fact name, and why there are none ("" if any)."""
     try:
         response = json.loads(text)
         if "facts" not in response:

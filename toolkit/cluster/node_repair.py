@@ -17,7 +17,10 @@ from verl_doctor.toolkit.target import Target
 
 
 def repairs(machine: Machine, target: Target, marker: str, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Carry out the safe repairs with the journal on this node, and prove each by a new examination. Return their results."""
+    """Carry out the safe repairs with the journal on this node, and prove each by a new examination.
+
+    Return their results.
+    """
     selection = Selection(tuple(wanted["select"]), tuple(wanted["ignore"]))
     run = Session(machine, target, Config(marker=marker), registry.load(), selection)
     found = examine(Request(run))

@@ -28,7 +28,10 @@ class RequestedNodes:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What nodes share, for example a file system, by Ray's number of the node or by host. At most `most` of them are queried at a time."""
+    """What nodes share, for example a file system, by Ray's number of the node or by host.
+
+    At most `most` of them are queried at a time.
+    """
 
     of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     most: int = 1

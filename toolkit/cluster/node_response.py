@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class NodeResponse:
-    """One node's response. `facts` holds each entry of its facts file (`factsfile`) as JSON text, by the fact's name.
+    """One node's response.
 
-    It is text because most of it is the same on all nodes: equal entries are decoded and restored once (`fleet`).
-    `node` is the displayed name: the host name if it is known and unique, otherwise the address. `missing` is why
-    there are no facts, "" if there are; it omits what differs between nodes, so one cause is reported once. `seconds`
-    is the response time. `number` is Ray's number of the node, "" without Ray.
+    `facts` holds each entry of its facts file (`factsfile`) as JSON text, by the fact's name.
+
+    It is text because most of it is the same on all nodes: equal entries are decoded and restored once
+    (`fleet`). `node` is the displayed name: the host name if it is known and unique, otherwise the address.
+    `missing` is why there are no facts, "" if there are; it omits what differs between nodes, so one cause is
+    reported once. `seconds` is the response time. `number` is Ray's number of the node, "" without Ray.
     """
 
     node: str

@@ -11,7 +11,10 @@ from verl_doctor.toolkit.target import Target
 
 
 def undone(machine: Machine, target: Target, wanted: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Undo the last repair of the target, or "everything". Return lines about what was undone, and why something was not."""
+    """Undo the last repair of the target, or "everything".
+
+    Return lines about what was undone, and why something was not.
+    """
     found = history(target, machine)
     if found.damaged:
         return {"lines": [], "refused": list(found.damaged)}

@@ -16,7 +16,10 @@ from verl_doctor.toolkit.warm.warm import Moment, Plan
 
 
 def warmed(machine: Machine, fields: Any, seconds: float) -> dict[str, Any]:
-    """Return the result of the request within this many seconds, in JSON types. The limit does not matter if nothing is missing."""
+    """Return the result of the request within this many seconds, in JSON types.
+
+    The limit does not matter if nothing is missing.
+    """
     found = summed_up(machine, restored(WarmRequest, fields), Ending(seconds), _unseen)
     return asdict(found if found.missing else replace(found, ended=""))
 

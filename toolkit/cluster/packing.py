@@ -24,7 +24,8 @@ from verl_doctor.toolkit.probes.node import SINGLES
 from verl_doctor.toolkit.system.own_files import TOOLKIT
 
 _PACKAGE = "verl_doctor.toolkit"
-# The doctor's dependencies in pure Python. Of the others, collectors need only psutil and PyYAML, which come with Ray.
+# The doctor's dependencies in pure Python. Of the others, collectors need only psutil and PyYAML, which come
+# with Ray.
 _PURE = ("dacite", "packaging", "platformdirs", "pynvml")
 # Packages of which only a part is used.
 _TRIMMED = frozenset({"packaging", "pynvml"})
@@ -32,7 +33,8 @@ _TRIMMED = frozenset({"packaging", "pynvml"})
 _LISTINGS = frozenset({"__all__", "__dir__"})
 # Passed to a child by its folder, not imported by name.
 _BY_PLACE = ("pynvml",)
-# Imported only by functions that nothing calls (SpecifierSet.to_range), where no statement of a module imports it.
+# Imported only by functions that nothing calls (SpecifierSet.to_range), where no statement of a module
+# imports it.
 _NEVER_LOADED = frozenset({"packaging.ranges"})
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 # Conditions that are false on every node while it runs the code.
@@ -54,9 +56,9 @@ _DOCSTRING = b'"."'  # of a class: a dataclass without docstring generates one, 
 class Contents:
     """What a parcel holds besides what these import.
 
-    `modules` are names of modules of `toolkit`, `beside` files of `checks` and `patches`, which keep their docstrings: the titles of
-    rules and fixes. Functions in `uncalled` (MODULE.NAME) are never called on a node, and modules in `unused` are never imported
-    there: what only these import is left out.
+    `modules` are names of modules of `toolkit`, `beside` files of `checks` and `patches`, which keep their
+    docstrings: the titles of rules and fixes. Functions in `uncalled` (MODULE.NAME) are never called on a
+    node, and modules in `unused` are never imported there: what only these import is left out.
     """
 
     main: str
@@ -67,7 +69,10 @@ class Contents:
 
 
 def pack(contents: Contents) -> bytes:
-    """Return the packed sources. They are kept for the next run while the doctor's files and the pure packages stay the same."""
+    """Return the packed sources.
+
+    They are kept for the next run while the doctor's files and the pure packages stay the same.
+    """
     pure = sorted(
         f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in _pure_files().values()
     )
@@ -83,7 +88,7 @@ def pack(contents: Contents) -> bytes:
 
 
 def sources(contents: Contents) -> dict[str, str]:
-    """Return the compact sources by file name, with those of our modules and of pure packages that they import."""
+    """Return the compact sources by file name, with our modules and pure packages that they import."""
     files = {"__main__.py": contents.main}
     imported: set[str] = set()
     for path in contents.beside:
@@ -118,8 +123,8 @@ def sources(contents: Contents) -> dict[str, str]:
 def packed_files(files: Mapping[str, str]) -> bytes:
     """Return texts by file name as `probes.node` unpacks them.
 
-    Deflate finds repetitions in the last 32 kB only. One or two bytes that ASCII leaves free stand for each of the most frequent words;
-    line ends with the spaces after them count as words.
+    Deflate finds repetitions in the last 32 kB only. One or two bytes that ASCII leaves free stand for each
+    of the most frequent words; line ends with the spaces after them count as words.
     """
     text = json.dumps(dict(sorted(files.items())), separators=(",", ":")).encode("ascii")
     counts = Counter(_CODED.findall(text))
@@ -154,7 +159,7 @@ def _file_name(path: Path) -> str:
 
 
 def _names_in(tree: ast.Module, name: str) -> Iterator[str]:
-    """Yield the full names of the modules that a module with this name imports at any depth, of ours and of the pure packages."""
+    """Yield the full names of our and the pure packages' modules that this module imports at any depth."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -172,7 +177,7 @@ def _names_in(tree: ast.Module, name: str) -> Iterator[str]:
 
 
 def _pure_sources(imported: Collection[str], own: Iterable[str]) -> dict[str, str]:
-    """Return the compact sources of the pure packages' modules with these names, and of those that they import, by file name.
+    """Return compact sources of these modules of the pure packages, and of their imports, by file name.
 
     What neither the doctor's `own` sources nor other modules name is left out of the trimmed packages.
     """
@@ -201,7 +206,7 @@ def _pure_sources(imported: Collection[str], own: Iterable[str]) -> dict[str, st
 def _with_imported(
     names: Iterable[str], files: Mapping[str, Path], source: Callable[[str], str]
 ) -> dict[str, str]:
-    """Return the sources of those of these modules that are among `files`, and of those that they import, by their names."""
+    """Return the sources of those of these modules that are among `files`, and of their imports, by name."""
     texts: dict[str, str] = {}
     waiting = [*names, *_BY_PLACE]
     while waiting:
@@ -240,8 +245,9 @@ def _pure_files() -> dict[str, Path]:
 def compact(text: str, tree: ast.Module, *, rules: bool = False) -> str:
     """Return a source without comments, docstrings and unused annotations. Every statement stays in its line.
 
-    A comment after code stays where a string in the same line might contain its sign. Annotations stay where they may name the facts
-    that a function needs: those of functions that are public, decorated or passed on. Files of `rules` keep their docstrings.
+    A comment after code stays where a string in the same line might contain its sign. Annotations stay where
+    they may name the facts that a function needs: those of functions that are public, decorated or passed on.
+    Files of `rules` keep their docstrings.
     """
     lines = text.encode("utf-8").splitlines(keepends=True)
     strings: set[int] = set()  # lines of strings, from 0
@@ -279,7 +285,7 @@ def _passed(tree: ast.Module) -> set[str]:
 
 
 def _annotations(function: ast.FunctionDef, lines: list[bytes]) -> Iterator[tuple[int, int, int]]:
-    """Yield the line, from 0, and the columns of each annotation that begins and ends in the line of its sign."""
+    """Yield the line, from 0, and columns of each annotation that starts and ends on its sign's line."""
     arguments = (node for node in ast.walk(function.args) if isinstance(node, ast.arg))
     signs = [(argument.annotation, b":") for argument in arguments]
     for annotation, sign in [*signs, (function.returns, b"->")]:
@@ -314,7 +320,9 @@ def _is_constant(node: ast.AST, kind: type | UnionType) -> TypeGuard[ast.Constan
 
 
 def without_unused(text: str, words: Collection[str]) -> str:
-    """Return a module without the definitions, constants and imports that neither these words nor its other statements name.
+    """Return a module without unused definitions, constants and imports.
+
+    They are unused if neither these words nor the module's other statements name them.
 
     Names stay that begin with a string which the module passes to `startswith`: it looks them up in itself.
     """

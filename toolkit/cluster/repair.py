@@ -1,7 +1,7 @@
-"""`fix` for many nodes: each environment is repaired once, however many nodes share it; one node first, then the rest.
+"""`fix` for many nodes: each environment is repaired once, even if shared; one node first, then the rest.
 
-This machine is the first node. Other environments are repaired on their nodes by the doctor's code, which is sent
-there, with the journal on that node. In the end all nodes are examined again.
+This machine is the first node. Other environments are repaired on their nodes by the doctor's code, which is
+sent there, with the journal on that node. In the end all nodes are examined again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FAILED = frozenset({"still failing", "made worse, undone", "refused"})
 
 @dataclass(frozen=True)
 class Environments:
-    """The environments of the cluster, each with the nodes that share it: this machine's, and those of others.
+    """The cluster's environments, each with the nodes that share it: this machine's, and those of others.
 
     `unknown` are nodes whose environment is unknown; they are not touched.
     """
@@ -85,7 +85,9 @@ def show(nodes: RequestedNodes, run: Session, collection: Collection, watch: Wat
 def carry_out(
     nodes: RequestedNodes, run: Session, collection: Collection, report: Report, *, unsafe: bool, watch: Watch
 ) -> tuple[Report, tuple[NodeResponse, ...]]:
-    """Repair here, then the other environments, and examine all nodes again. Also return the nodes that were left out.
+    """Repair here, then the other environments, and examine all nodes again.
+
+    Also return the nodes that were left out.
 
     If the repair of the first environment that needs it fails, the others are not touched.
     """
@@ -118,7 +120,7 @@ def _named(nodes: RequestedNodes, run: Session) -> str:
 
 
 def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeResponse, ...]]:
-    """Yield one node of each environment; those on shared file systems one after the other, because two may be the same.
+    """Yield one node per environment; on shared file systems one by one, because two may be the same.
 
     The first is `alone` if it is still unknown whether the repair helps.
     """

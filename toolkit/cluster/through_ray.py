@@ -1,7 +1,7 @@
-"""Requests the facts of all nodes of a Ray cluster through Ray itself, and passes on responses as they arrive.
+"""Requests the facts of all Ray cluster nodes through Ray itself, passing on responses as they arrive.
 
-The driver is a child under the target's interpreter (`probes.cluster`), because Ray accepts no other version. It
-starts a job in the cluster, which ends with it.
+The driver is a child under the target's interpreter (`probes.cluster`), because Ray accepts no other version.
+It starts a job in the cluster, which ends with it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STAGES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class RayDriver:
-    """How to reach the cluster: the target's interpreter, the address of the GCS, and variables for the token."""
+    """How to reach the cluster: the target's interpreter, the GCS address, and variables for the token."""
 
     python: str
     address: str
@@ -56,10 +56,10 @@ def node_responses(
     longest: float = 20.0,
     sharing: Sharing = ALONE,
 ) -> Generator[NodeResponse, None, None]:
-    """Yield every node of the cluster: with its response as soon as it arrives, or with the reason why there is none.
+    """Yield every node of the cluster: with its response once it arrives, or the reason why there is none.
 
-    `budget` and `longest`, the limit for one node, are in seconds. `only` limits the query to nodes with these Ray
-    numbers; `sharing` maps numbers to what nodes have in common.
+    `budget` and `longest`, the limit for one node, are in seconds. `only` limits the query to nodes with
+    these Ray numbers; `sharing` maps numbers to what nodes have in common.
 
     Raises CouldNotQuery if the cluster cannot be reached, and OSError if the interpreter cannot be started.
     """
@@ -161,7 +161,7 @@ class _NodeTable:
 
 
 def _names(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Return a name for each node: the host name if unique, otherwise the address, with the port if several nodes share it."""
+    """Return each node's name: the host name if unique, otherwise the address, with the port if shared."""
     hosts, addresses = Counter(row["host"] for row in rows), Counter(row["address"] for row in rows)
     return {
         row["node"]: row["host"]

@@ -1,4 +1,4 @@
-"""Requests the facts of hosts without Ray, by ssh or srun: the same program (`probes.node`), sent through stdin."""
+"""Requests the facts of hosts without Ray by ssh or srun: the same `probes.node`, sent through stdin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _LONGEST = 200  # characters of an error message
 
 
 def command(via: Via, host: str, python: str, text: str, token: str) -> list[str]:
-    """Return the local command that runs `text` there. It never prompts for a password: there may be a hundred hosts."""
+    """Return the local command that runs `text` there.
+
+    It never prompts for a password: there may be a hundred hosts.
+    """
     remote = [python, "-I", "-S", "-c", text, token]
     if via == "ssh":
         return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, shlex.join(remote)]
@@ -48,7 +51,10 @@ def host_responses(
     *,
     sharing: Sharing = ALONE,
 ) -> Generator[NodeResponse, None, None]:
-    """Yield each host as soon as it responds or fails. `python` is the interpreter's path there. `budget` is in seconds."""
+    """Yield each host as soon as it responds or fails.
+
+    `python` is the interpreter's path there. `budget` is in seconds.
+    """
     deadline = time.monotonic() + budget
     text = Path(node.__file__).read_text("utf-8")
 

@@ -29,9 +29,9 @@ _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the no
 class Way:
     """A way to reach the nodes, with its `description`.
 
-    `query` sends a parcel to all nodes, or to those of the responses in `only`. It may allow each node `longest`
-    seconds, even beyond the budget. Of nodes that share something, it queries no more at a time than `sharing`
-    allows.
+    `query` sends a parcel to all nodes, or to those of the responses in `only`. It may allow each node
+    `longest` seconds, even beyond the budget. Of nodes that share something, it queries no more at a time
+    than `sharing` allows.
     """
 
     description: str
@@ -99,7 +99,10 @@ def _through_ray(nodes: RequestedNodes, run: Session, cluster: RayCluster, drive
 
 
 def _time(nodes: RequestedNodes, longest: float | None) -> tuple[float, float]:
-    """Return the seconds for all nodes and for each; a larger total allows each node more. Work that may take `longest` gets that."""
+    """Return the seconds for all nodes and for each; a larger total allows each node more.
+
+    Work that may take `longest` gets that.
+    """
     if longest is None:
         return nodes.budget, max(_LONGEST, nodes.budget / 3)
     return max(nodes.budget, longest), longest
@@ -128,7 +131,7 @@ def _cluster(run: Session, collection: Collection) -> RayCluster:
 
 
 def _variables(cluster: RayCluster, collection: Collection) -> dict[str, str]:
-    """Return the variables for the cluster's token: whether there is one, and its file, which is not read here."""
+    """Return the variables for the cluster's token: if there is one, and its file, which is not read here."""
     token = collection.get(RayToken)
     if not cluster.token or isinstance(token, Unknown):
         return {"RAY_AUTH_MODE": "disabled"}

@@ -1,6 +1,7 @@
 """`undo` for many nodes: one node of each environment undoes its repairs.
 
-The journal of a repair is on the node that made it, or next to the environment. The doctor's code is sent there again.
+The journal of a repair is on the node that made it, or next to the environment. The doctor's code is sent
+there again.
 """
 
 from __future__ import annotations
@@ -56,7 +57,12 @@ def others(nodes: RequestedNodes, options: Options, watch: Watch) -> Others:
 def undo_runs(others: Others, *, everything: bool, watch: Watch) -> UndoOutcome:
     """Let the first node of each environment except this machine's undo the last repair, or `everything`."""
     lines, refused = [], []
-    unknown = [f"nothing is undone on {fold(response.node for response in others.found.unknown)}: the location of its environment is unknown"] * bool(others.found.unknown)  # fmt: skip
+    unknown = [
+        (
+            f"nothing is undone on {fold(response.node for response in others.found.unknown)}: the location "
+            "of its environment is unknown"
+        )
+    ] * bool(others.found.unknown)
     first = [nodes[0] for nodes in others.found.others]
     parcel = undo_parcel(others.run, others.seen, everything=everything)
     if not first:

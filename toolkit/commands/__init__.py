@@ -1,1 +1,1 @@
-"""One package per command: `command` (the click function), its result, its JSON document, and its renderers."""
+"""One package per command: `command` (the click function), its result, JSON document and renderers."""

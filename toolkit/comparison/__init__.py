@@ -1,1 +1,4 @@
-"""Compare two machines or clusters: subjects, what differs, what it means, and which difference causes a finding."""
+"""Compare two machines or clusters.
+
+It covers subjects, what differs, what it means, and which difference causes a finding.
+"""

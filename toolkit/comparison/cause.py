@@ -35,7 +35,7 @@ _OF_ONE_MACHINE = frozenset({"address", "device", "node", "port", "process"})
 
 
 def key_of(code: str, finding: Finding) -> Key:
-    """Return what two findings of one fault have in common on two machines: the rule, and the subject without paths and numbers.
+    """Return what one fault's findings share on two machines: rule, and subject without paths and numbers.
 
     A finding without a subject, which a plugin may have, is identified by its text.
     """
@@ -66,7 +66,7 @@ def cause_of(
     new: Facts,
     selection: Selection,
 ) -> Difference | None:
-    """Return the difference without which this rule does not report the finding, None if no single one is known."""
+    """Return the difference without which the rule has no such finding, None if no single one is known."""
     wanted = list(facts_of([check]))
     concerned = [difference for difference in found if difference.kind != "fact"]
     named = [difference for difference in concerned if _names(finding, difference.subject)]
@@ -110,7 +110,10 @@ def _is_lead(difference: Difference) -> bool:
 
 
 def _names(finding: Finding, subject: str) -> bool:
-    """Return whether a finding is about the difference. A plugin's finding without a subject is matched by its text."""
+    """Return whether a finding is about the difference.
+
+    A plugin's finding without a subject is matched by its text.
+    """
     about, evidence = finding.subject, finding.evidence
     parts = (about.name, about.detail) if about else (finding.message, evidence.found, evidence.wanted)
     text = " ".join((*parts, str(finding.location or "")))

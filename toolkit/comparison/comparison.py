@@ -35,7 +35,7 @@ _SEVERAL = 3
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference: the kind and name of the subject, and its old and new value; "" where it does not exist.
+    """One difference: the kind and name of the subject, its old and new value, "" where it does not exist.
 
     `nodes` are those of the new cluster with this value, as ranges, "" on a single machine. `weight`: a rule
     finds a fault that it did not find before ("breaks"; `codes` are those rules), it may change what the job
@@ -57,7 +57,10 @@ class Difference:
 
 
 def differences(old: Snapshot, new: Snapshot, collectors: Iterable[Collector] = ()) -> list[Difference]:
-    """Return all differences, those that matter first, judged by facts alone. `collectors` are needed for other nodes' facts."""
+    """Return all differences, those that matter first, judged by facts alone.
+
+    `collectors` are needed for other nodes' facts.
+    """
     return between(Side(old, collectors), Side(new, collectors))
 
 
@@ -82,7 +85,7 @@ def between(old: Side, new: Side) -> list[Difference]:
 
 
 def _without_advice(difference: Difference, old: Side, new: Side) -> Difference:
-    """Remove the remedy for variables that verl or the launch files set for the workers: the shell cannot undo those."""
+    """Remove the remedy for variables set for workers by verl or launch files: no shell can undo those."""
     if difference.kind != "variable" or not _is_decided_elsewhere(difference.subject, new):
         return difference
     return (
@@ -299,7 +302,7 @@ def _by_file(markers: Markers) -> dict[tuple[str, str], int]:
 
 
 def _rest(old: Snapshot, new: Snapshot, differences: Iterable[Difference]) -> Iterator[Difference]:
-    """Yield the differences in facts that no reader reads: mostly what is free, busy or running at the moment."""
+    """Yield differences in facts that no reader reads: mostly what is free, busy or running right now."""
     known = {name for difference in differences for name in difference.facts}
     for fact in new.facts:
         before, after = old.get(fact), new.get(fact)

@@ -151,7 +151,10 @@ def side(snapshot: Snapshot, otherwise: str) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Differences of one kind that matter for the same reason; `left` are not shown. `do` repairs all of them at once."""
+    """Differences of one kind that matter for the same reason; `left` are not shown.
+
+    `do` repairs all of them at once.
+    """
 
     kind: str
     why: str
@@ -184,7 +187,7 @@ def _shown_of(several: tuple[Difference, ...]) -> int:
 
 
 def _together(several: tuple[Difference, ...]) -> str:
-    """Combine commands: those with one step anyway, and packages, because pip looks for releases that are compatible."""
+    """Combine commands: those with one step anyway, and packages, as pip looks for compatible releases."""
     steps = [difference.next for difference in several]
     if len(several) > 1 and len(set(steps)) == 1:
         return steps[0]

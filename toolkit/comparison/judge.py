@@ -39,10 +39,12 @@ _VERDICT_STATUSES = frozenset({"error", "warning"})
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences, the most important first. `gone` are findings of the old side only, `kept` those of both.
+    """The differences, the most important first.
 
-    `not_compared` are sentences on what only one side reports; `lost` is why nothing, or not everything, could be
-    read.
+    `gone` are findings of the old side only, `kept` those of both.
+
+    `not_compared` are sentences on what only one side reports; `lost` is why nothing, or not everything,
+    could be read.
     """
 
     old: Snapshot
@@ -72,7 +74,7 @@ class Comparison:
 
 
 def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
-    """Compare, judge both sides by all rules that have the facts they need, and join findings to differences."""
+    """Compare, judge both sides by all rules whose facts they have, and join findings to differences."""
     sides = Side(old, run.registry.collectors), Side(new, run.registry.collectors)
     found = between(*sides)
     # Rules of --deep too: their facts were collected for the snapshot, or are unknown.
@@ -175,7 +177,10 @@ def _breaking(difference: Difference, result: CheckResult, finding: Finding) -> 
 
 
 def _alone(result: CheckResult, finding: Finding, before: CheckResult | None) -> Difference:
-    """Return a finding with no single cause. If the old side was not judged, it is unknown whether it is new."""
+    """Return a finding with no single cause.
+
+    If the old side was not judged, it is unknown whether it is new.
+    """
     status = "skipped" if before is None else before.status
     reason = f": {before.reason}" if before and before.reason else ""
     return Difference(
@@ -213,8 +218,8 @@ def _lost(old: Snapshot, new: Snapshot) -> Iterable[str]:
             yield f"{len(missing):,} of the {name} nodes did not respond: {which}"
         if side.schema != factsfile.SCHEMA_VERSION:
             yield (
-                f"{side.path} has schema version {side.schema}, this verl-doctor reads {factsfile.SCHEMA_VERSION}: "
-                "what is called alike may mean something else"
+                f"{side.path} has schema version {side.schema}, this verl-doctor reads "
+                f"{factsfile.SCHEMA_VERSION}: what is called alike may mean something else"
             )
         broken = [fact.__name__ for fact, value in side.facts.items() if isinstance(value, Broken)]
         if broken:

@@ -26,8 +26,8 @@ IN_STEP = "synchronised"
 
 # They name a host, session, process or allocation, or describe an image to readers.
 _PASSING = re.compile(
-    r"NVIDIA_(?:REQUIRE_|PRODUCT)\w+|\w+_VERSION|HOSTNAME|SLURM_\w+|MASTER_(?:ADDR|PORT)|\w*_(?:PORT|PID|JOB_?ID|SESSION_\w+)|PATH"
-    r"|VIRTUAL_ENV|CONDA_\w+|RANK"
+    r"NVIDIA_(?:REQUIRE_|PRODUCT)\w+|\w+_VERSION|HOSTNAME|SLURM_\w+|MASTER_(?:ADDR|PORT)|\w*_(?:PORT|PID"
+    r"|JOB_?ID|SESSION_\w+)|PATH|VIRTUAL_ENV|CONDA_\w+|RANK"
 )
 # They hold paths and names, which differ between machines.
 _PLACES = re.compile(r"(?:.*\.)?(?:experiment_name|project_name|\w*(?:path|dir|files?|folder))")
@@ -65,7 +65,10 @@ def _amount(text: str) -> float:
 
 
 def lost(_name: str, old: str, new: str) -> bool:
-    """Return whether an existing path changed its state; a moved one has another name, and the rules check whether it exists."""
+    """Return whether an existing path changed its state.
+
+    A moved path has another name, and the rules check whether it exists.
+    """
     return old == THERE and bool(new)
 
 
@@ -75,7 +78,7 @@ def edited(_name: str, old: str, _new: str) -> bool:
 
 
 def variable(name: str, _old: str, _new: str) -> bool:
-    """Return whether packages of the stack read this kind of variable, and it names no host and no session."""
+    """Return whether packages of the stack read this kind of variable, and it names no host or session."""
     return is_listed(name) and not _PASSING.fullmatch(name) and not fleet_subjects.OWN.fullmatch(name)
 
 
@@ -85,7 +88,10 @@ def setting(name: str, _old: str, _new: str) -> bool:
 
 
 def mount(_name: str, old: str, new: str) -> bool:
-    """Return whether a mount for data or models is affected: they are on shared file systems; a new disk is harmless."""
+    """Return whether a mount for data or models is affected.
+
+    Such mounts are on shared file systems; a new disk is harmless.
+    """
     return SHARED in old or (bool(old) and NOT_WRITABLE in new)
 
 

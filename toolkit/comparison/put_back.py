@@ -136,7 +136,10 @@ def _key_back(new: Mapping[str, Any], old: Mapping[str, Any], name: str) -> Mapp
 
 
 def _is_called(entry: Any, name: str) -> bool:
-    """Return whether an entry is about this name: an equal text, or a record that begins with it or names it."""
+    """Return whether an entry is about this name.
+
+    The entry is an equal text, or a record that begins with the name or names it.
+    """
     if isinstance(entry, str):
         return _same(entry, name)
     if not is_dataclass(entry):

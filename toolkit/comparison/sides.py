@@ -1,4 +1,4 @@
-"""One of the two sides of a comparison: a machine, or the nodes of a cluster, with their values of each subject."""
+"""One side of a comparison: a machine, or the nodes of a cluster, with their values of each subject."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.facts import Absent, Collector, Need, Unknown, argument
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 HERE = ""
-"""The name of the machine itself among the nodes, if only one machine was examined or only it has the facts."""
+"""The machine's own name among the nodes, if it alone was examined or it alone has the facts."""
 
 
 class Side:
@@ -45,7 +45,10 @@ class Side:
         return self.nodes.get(name, self.snapshot)
 
     def values(self, reader: Reader) -> dict[str, Values | Unknown]:
-        """Return what each node reports, by its name: the nodes if they have such facts, else the machine, which has the job's."""
+        """Return what each node reports, by its name.
+
+        These are the nodes if they have such facts, else the machine, which has the job's.
+        """
         needs = needs_of(reader.read)
         answering = {name: facts for name, facts in self.nodes.items() if _has_facts(needs, facts)}
         known: dict[tuple[int, ...], Values | Unknown] = {}
@@ -71,7 +74,10 @@ def _values(reader: Reader, needs: tuple[Need, ...], facts: Facts) -> Values | U
 
 
 class Usual:
-    """What the nodes of a side report about one reader's subjects, and which of it a node of the other side is compared with."""
+    """What the nodes of a side report about one reader's subjects.
+
+    It determines which of these values a node of the other side is compared with.
+    """
 
     def __init__(self, side: Side, values: Mapping[str, Values | Unknown]) -> None:
         self._side = side
@@ -79,7 +85,7 @@ class Usual:
         self._known: dict[str, Values | Unknown] = {}
 
     def for_node(self, name: str, kind: str) -> Values | Unknown:
-        """Return the values of the node of that name, else those of most nodes with such GPUs, else those of most nodes."""
+        """Return that node's values, else those of most nodes with such GPUs, else those of most nodes."""
         if name in self._values:
             return self._values[name]
         if kind not in self._known:

@@ -1,4 +1,4 @@
-"""The subjects in which two machines are compared, read from their facts by kind and name, the most telling kinds first.
+"""The compared subjects of two machines, read from facts by kind and name, the most telling kinds first.
 
 Readers are like those of `fleet_subjects`, which compare the nodes of one cluster, and some are the same.
 These read more, because differences between two clusters are not accidents of one node.
@@ -44,9 +44,21 @@ from verl_doctor.toolkit.text import in_bytes
 _FOLDER = meaning.fixed_step("let its variable name a folder on {old}")
 
 LEAD = (
-    "verl", "vllm", "torch", "ray", "transformers", "flash-attn", "flashinfer-python", "triton",
-    "nvidia-nccl-cu13", "nvidia-nccl-cu12", "sglang", "tensordict", "megatron-core", "transformer-engine",
-)  # fmt: skip
+    "verl",
+    "vllm",
+    "torch",
+    "ray",
+    "transformers",
+    "flash-attn",
+    "flashinfer-python",
+    "triton",
+    "nvidia-nccl-cu13",
+    "nvidia-nccl-cu12",
+    "sglang",
+    "tensordict",
+    "megatron-core",
+    "transformer-engine",
+)
 """The packages that are listed first, in this order."""
 
 
@@ -82,7 +94,7 @@ def _packages(packages: Packages) -> Values:
 
 
 def required(packages: Packages | Unknown) -> frozenset[str]:
-    """Return what verl and vLLM themselves require, by package name; requirements of an extra are left out."""
+    """Return what verl and vLLM themselves require, by package name, without the requirements of extras."""
     known = () if isinstance(packages, Unknown) else packages.distributions
     return frozenset(
         canonicalize_name(found[0])
@@ -298,13 +310,18 @@ def _job_nodes(nodes: JobNodes) -> Values:
 
 
 def _backends(backends: AttentionBackends) -> Values:
-    return {("attention", "backends that are there"): ", ".join(
-        sorted(backend.name for backend in backends.backends if not backend.problem)
-    )}  # fmt: skip
+    return {
+        ("attention", "backends that are there"): ", ".join(
+            sorted(backend.name for backend in backends.backends if not backend.problem)
+        )
+    }
 
 
 def _system(system: System) -> Values:
-    """Return the first two numbers of the kernel's release, which determine its features; distributions number the rest."""
+    """Return the first two numbers of the kernel's release, which determine its features.
+
+    Distributions number the rest.
+    """
     return {
         ("system", "kernel"): f"{system.name} {'.'.join(system.release.split('.')[:2])}".strip(),
         ("system", "distribution"): system.distribution,
@@ -323,7 +340,10 @@ def _clock(clock: Clock) -> Values:
 
 
 def _network(network: Network) -> Values:
-    """Return the network interfaces. Host ends of containers' veth pairs come and go; one without an address is never chosen."""
+    """Return the network interfaces.
+
+    Host ends of containers' veth pairs come and go; one without an address is never chosen.
+    """
     up = [
         interface
         for interface in network.interfaces
@@ -352,61 +372,119 @@ READERS: tuple[Reader, ...] = (
     Reader(_vllm_tree, "the rollout runs this code", step=meaning.install),
     Reader(_packages, "the job imports it", step=meaning.install),
     Reader(
-        fleet_subjects.read_edited_files, "it is not as its package brought it", meaning.edited,
+        fleet_subjects.read_edited_files,
+        "it is not as its package brought it",
+        meaning.edited,
         step=meaning.fixed_step("verl-doctor patches export FILE there, patches apply FILE --apply here"),
     ),
-    Reader(_python, "compiled packages are built for it", step=meaning.fixed_step("an environment with {name} {old}")),
-    Reader(_torch, "other compiled packages must be built for the same", step=meaning.fixed_step("the {name} {old}")),
     Reader(
-        _found_in, "another copy of verl may be the one that runs",
+        _python,
+        "compiled packages are built for it",
+        step=meaning.fixed_step("an environment with {name} {old}"),
+    ),
+    Reader(
+        _torch,
+        "other compiled packages must be built for the same",
+        step=meaning.fixed_step("the {name} {old}"),
+    ),
+    Reader(
+        _found_in,
+        "another copy of verl may be the one that runs",
         step=meaning.fixed_step("see which one is imported: verl-doctor check --select PKG"),
     ),
-    Reader(_gpus, "batch sizes and parallelism are made for the GPUs", step=meaning.fixed_step("check the launch script: verl-doctor check run.sh")),
-    Reader(_driver, "it decides which CUDA runs here", step=meaning.fixed_step("request {old} or later"), both=True),
+    Reader(
+        _gpus,
+        "batch sizes and parallelism are made for the GPUs",
+        step=meaning.fixed_step("check the launch script: verl-doctor check run.sh"),
+    ),
+    Reader(
+        _driver,
+        "it decides which CUDA runs here",
+        step=meaning.fixed_step("request {old} or later"),
+        both=True,
+    ),
     Reader(_libcuda, "processes load this one", both=True),
-    Reader(_gpu_settings, "speed and memory depend on it", step=meaning.fixed_step("request {old}, as before"), both=True),
-    Reader(_toolkit, "kernels are compiled with it when the job starts", step=meaning.fixed_step("an image with {name} {old}"), both=True),
-    Reader(_job_variables, "the job's processes have it", meaning.variable, step=meaning.export, requires="script"),
+    Reader(
+        _gpu_settings,
+        "speed and memory depend on it",
+        step=meaning.fixed_step("request {old}, as before"),
+        both=True,
+    ),
+    Reader(
+        _toolkit,
+        "kernels are compiled with it when the job starts",
+        step=meaning.fixed_step("an image with {name} {old}"),
+        both=True,
+    ),
+    Reader(
+        _job_variables,
+        "the job's processes have it",
+        meaning.variable,
+        step=meaning.export,
+        requires="script",
+    ),
     Reader(_variables, "the job's processes have it", meaning.variable, step=meaning.export),
-    Reader(_configuration, "the launch script composes to it", meaning.setting, step=meaning.override, requires="script"),
+    Reader(
+        _configuration,
+        "the launch script composes to it",
+        meaning.setting,
+        step=meaning.override,
+        requires="script",
+    ),
     Reader(fleet_subjects.read_limits, "less than the job had before", meaning.less, step=meaning.ulimit),
     Reader(
-        _control_group, "the container gives less than the job had before", meaning.less,
+        _control_group,
+        "the container gives less than the job had before",
+        meaning.less,
         step=meaning.fixed_step("ask the scheduler for as much as before"),
     ),
     Reader(
-        fleet_subjects.read_cpus, "fewer than the job had before", meaning.less,
+        fleet_subjects.read_cpus,
+        "fewer than the job had before",
+        meaning.less,
         step=meaning.fixed_step("ask the scheduler for {old}"),
     ),
     Reader(
-        fleet_subjects.read_memory, "less than the job had before", meaning.less, fleet_subjects.BYTES,
+        fleet_subjects.read_memory,
+        "less than the job had before",
+        meaning.less,
+        fleet_subjects.BYTES,
         meaning.fixed_step("ask the scheduler for as much as before"),
     ),
     Reader(
-        fleet_subjects.read_shared_memory, "less than the job had before", meaning.less, fleet_subjects.BYTES,
+        fleet_subjects.read_shared_memory,
+        "less than the job had before",
+        meaning.less,
+        fleet_subjects.BYTES,
         meaning.shm_size,
     ),
     Reader(
-        _mounts, "what lies there is not the same", meaning.mount,
+        _mounts,
+        "what lies there is not the same",
+        meaning.mount,
         step=meaning.fixed_step("mount it here too, or name another folder in the launch script"),
     ),
     Reader(_folders, "speed and safety of what is written there depend on it", step=_FOLDER, both=True),
     Reader(_caches, "speed and safety of what is compiled depend on it", step=_FOLDER, both=True),
     Reader(
-        fleet_subjects.read_job_files, "the job reads it", meaning.lost,
-        step=meaning.fixed_step("copy {name} here"), requires="files",
+        fleet_subjects.read_job_files,
+        "the job reads it",
+        meaning.lost,
+        step=meaning.fixed_step("copy {name} here"),
+        requires="files",
     ),
     Reader(_ray, "the job joins it", step=meaning.fixed_step("a cluster with {name} {old}")),
     Reader(_job_nodes, "the job is spread over them", requires="script"),
     Reader(_backends, "the rollout can choose among them only", both=True),
     Reader(fleet_subjects.read_rdma, "traffic between nodes goes through it"),
     Reader(
-        _network, "NCCL and gloo choose among them by name",
+        _network,
+        "NCCL and gloo choose among them by name",
         step=meaning.fixed_step("let NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name one that is here"),
     ),
     Reader(_clock, "logs and time-outs of several nodes are compared by it", meaning.clock),
     Reader(_system, "drivers and containers depend on it"),
     Reader(_details, "", meaning.never),
-)  # fmt: skip
+)
 
 __all__ = ["LEAD", "READERS", "REQUIRED", "Reader", "required", "unread_variables"]

@@ -26,7 +26,7 @@ class Answer(Protocol):
         """
 
     def markdown_lines(self) -> Iterable[str]:
-        """Return the lines of a Markdown page: the text as a code block, unless the result defines its own page."""
+        """Return a Markdown page's lines: the text as a code block, unless the result defines its own."""
         return _as_code(self.text_lines(None))
 
     @abstractmethod

@@ -1,4 +1,7 @@
-"""Elements of HTML. Their content is escaped here and nowhere else: it is either text, or the result of an element."""
+"""Elements of HTML.
+
+Their content is escaped here and nowhere else: it is either text, or the result of an element.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ def escaped(text: str) -> Html:
 
 
 def element(name: str, *content: Html, **attributes: str) -> Html:
-    """Return an element. In attribute names a trailing `_` is dropped, any other is a hyphen: `class_`, `aria_label`."""
+    """Return an element.
+
+    In attribute names a trailing `_` is dropped, any other is a hyphen: `class_`, `aria_label`.
+    """
     given = "".join(
         f' {attribute.rstrip("_").replace("_", "-")}="{escaped(value)}"'
         for attribute, value in attributes.items()

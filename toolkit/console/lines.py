@@ -12,14 +12,20 @@ from verl_doctor.toolkit.text import harmless, wrapped
 def lines(
     text: str, width: int | None, indent: int, *, first: str | None = None, style: str = ""
 ) -> Iterator[Text]:
-    """Wrap one sentence at `width` columns, None for no limit; its first line begins with `first` instead of blanks."""
+    """Wrap one sentence at `width` columns, None for no limit.
+
+    Its first line begins with `first` instead of blanks.
+    """
     blank = " " * indent
     for line in wrapped(harmless(text), width, indent=blank if first is None else first, hanging=blank):
         yield Text(line, style=style)
 
 
 def next_steps(steps: Sequence[tuple[str, str]], width: int | None) -> Iterator[Text]:
-    """Yield commands to type, each with its reason above it. A command has a separate line and is never wrapped."""
+    """Yield commands to type, each with its reason above it.
+
+    A command has a separate line and is never wrapped.
+    """
     if steps:
         yield Text()
         yield Text("Next:")

@@ -1,7 +1,8 @@
 """External text in Markdown that GitHub renders: shown literally, never interpreted.
 
-A backslash disables markup, but not what GitHub detects afterwards: people (`@name`), issues (`#12`, `GH-12`), commits,
-addresses, formulas. GitHub leaves code alone, so words that it would take for one of these are shown as code
+A backslash disables markup, but not what GitHub detects afterwards: people (`@name`), issues (`#12`,
+`GH-12`), commits, addresses, formulas. GitHub leaves code alone, so words that it would take for one of these
+are shown as code
 (https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/autolinked-references-and-urls).
 """
 
@@ -21,9 +22,11 @@ _LIVE = re.compile(
     re.IGNORECASE,
 )
 _NOT_IN_CODE = re.compile(r"[|`\\]")
-# A word in which Markdown would take underscores, asterisks or angle brackets for markup, without the punctuation after it.
+# A word in which Markdown would take underscores, asterisks or angle brackets for markup, without the
+# punctuation after it.
 _MARKED = re.compile(
-    r"(?<!\S)(?=[^\s`]*(?:\*|<[A-Za-z/]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])))[^\s`]*[^\s`;,.:](?=[;,.:]*(?:\s|$))"
+    r"(?<!\S)(?=[^\s`]*(?:\*|<[A-Za-z/]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])))[^\s`]*[^\s`;,.:](?=[;,.:]*"
+    r"(?:\s|$))"
 )
 _INVISIBLE = "&#8203;"
 _JOINT = re.compile(r"(?<=[@#/:$-])|(?<=www)|(?<=[0-9a-f]{6})", re.IGNORECASE)
@@ -45,7 +48,10 @@ def _plain(word: str) -> str:
 
 
 def with_code(text: str) -> str:
-    """Return our own sentence with the words in backquotes that Markdown would take for markup: `__path__`, `*.bin`."""
+    """Return our own sentence with the words in backquotes that Markdown would take for markup.
+
+    Examples are `__path__` and `*.bin`.
+    """
     return _MARKED.sub(lambda word: f"`{word[0]}`", text)
 
 

@@ -1,7 +1,7 @@
-"""Masks secrets in whatever leaves the doctor: results in all forms, files that it writes, and both its streams.
+"""Masks secrets in all that leaves the doctor: results in all forms, files it writes, and both streams.
 
-`system.secret` decides what is a secret. The value of a secret variable in the user's environment is masked wherever it
-occurs, even without its name.
+`system.secret` decides what is a secret. The value of a secret variable in the user's environment is masked
+wherever it occurs, even without its name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Mask:
         return _without_secrets(text) if len(text) < _SHORT else without_secrets(text)
 
     def document(self, value: T) -> T:
-        """Return the same value with the secrets in each of its texts masked: JSON types, tuples and dataclasses."""
+        """Return the value with secrets masked in each of its texts: JSON types, tuples and dataclasses."""
         return self._masked(value)  # type: ignore[no-any-return]
 
     def and_those_in(self, lines: Iterable[str]) -> Mask:
@@ -165,7 +165,9 @@ def _any_of(values: Iterable[str], more: str = "") -> re.Pattern[str] | None:
 
 
 class MaskedStream(io.TextIOBase):
-    """A stream for people that masks each line before writing it. Everything else is passed to the stream below.
+    """A stream for people that masks each line before writing it.
+
+    Everything else is passed to the stream below.
 
     `give_up` is called when it can no longer be written; without it the error is raised.
     """
@@ -187,7 +189,10 @@ class MaskedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Write a partial line, too. Nothing where the stream below was closed first, as when a process ends."""
+        """Write a partial line, too.
+
+        Nothing where the stream below was closed first, as when a process ends.
+        """
         begun, self._begun = self._begun, ""
         if self.stream.closed:
             return
@@ -248,5 +253,5 @@ def masked_streams() -> Iterator[None]:
 
 
 def unmasked(file: TextIO) -> TextIO:
-    """Return the stream below, for documents that are already masked: a line of JSON is no text for people."""
+    """Return the stream below, for already masked documents: a line of JSON is no text for people."""
     return file.stream if isinstance(file, MaskedStream) else file

@@ -52,7 +52,10 @@ ANSWER = Kind(
 
 
 def refuse_others(path: Path, kind: Kind) -> None:
-    """Raise UsageError for an existing file that is not of this kind and not empty. Devices and pipes are written to."""
+    """Raise UsageError for an existing file that is not of this kind and not empty.
+
+    Devices and pipes are written to.
+    """
     _refuse_foreign_link(path)
     try:
         status = path.stat()
@@ -73,7 +76,10 @@ def refuse_others(path: Path, kind: Kind) -> None:
 
 
 def _refuse_foreign_link(path: Path) -> None:
-    """Raise UsageError for a link that another user made in a folder such as /tmp, as the kernel does for open(2) (fs.protected_symlinks)."""
+    """Raise UsageError for a link that another user made in a folder such as /tmp.
+
+    The kernel does the same for open(2) (fs.protected_symlinks).
+    """
     for way in (path, *path.parents):
         with contextlib.suppress(OSError, ValueError):
             link, folder = way.lstat(), way.parent.stat()
@@ -84,7 +90,8 @@ def _refuse_foreign_link(path: Path) -> None:
                 and link.st_uid not in {0, os.geteuid(), folder.st_uid}
             ):
                 raise UsageError(
-                    f"{way} is a link of user {link.st_uid} in a folder that all may write to: name another file"
+                    f"{way} is a link of user {link.st_uid} in a folder that all may write to: name "
+                    "another file"
                 )
 
 
@@ -112,8 +119,8 @@ def why_not_new(path: Path) -> str:
 def write(path: Path, text: str, *, private: bool = False) -> None:
     """Write a file whole or not at all; a pipe or a device is written to. Raises UsageError.
 
-    Where its folder accepts no other file, a file is written in place, and restored when that fails. A new file gets the
-    default permissions, or is private to its owner; an old one keeps its own.
+    Where its folder accepts no other file, a file is written in place, and restored when that fails. A new
+    file gets the default permissions, or is private to its owner; an old one keeps its own.
     """
     content = text.encode("utf-8", "surrogatepass")
     _refuse_foreign_link(path)
@@ -137,7 +144,10 @@ def write(path: Path, text: str, *, private: bool = False) -> None:
 
 
 def _opened(path: Path) -> int:
-    """Open a path that is no regular file for writing. Raises OSError, also for a pipe without a reader, instead of waiting."""
+    """Open a path that is no regular file for writing.
+
+    Raises OSError, also for a pipe without a reader, instead of waiting.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -147,7 +157,7 @@ def _opened(path: Path) -> int:
 
 
 def _stream(status: os.stat_result) -> int | None:
-    """Return our own standard output or error, when it is this file: opened again, it would be written from the beginning."""
+    """Return our stdout or stderr if it is this file: reopened, it would be written from the beginning."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), status):

@@ -1,4 +1,4 @@
-"""Paths as a user would write them: relative to the current folder, or from the home folder, when that is shorter."""
+"""Paths as a user would write them: relative to the current folder, or from the home folder, if shorter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def short(path: str, cwd: str | None = None, home: str | None = None) -> str:
-    """Return the shortest form of an absolute path: relative if it lies below, or from the home; other paths are returned unchanged."""
+    """Return an absolute path's shortest form: relative if below, or from the home; others are unchanged."""
     if not os.path.isabs(path):  # noqa: PTH117 - a text
         return path
     forms = [path]

@@ -1,4 +1,4 @@
-"""Reserves standard output for the report: output of plugins and libraries goes to stderr, and closed streams to nowhere."""
+"""Reserves stdout for the report: plugin and library output goes to stderr, closed streams to nowhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import sys
 from collections.abc import Iterator
 
 NO_READER = 128 + signal.SIGPIPE
-"""The exit code after the reader of stdout is gone: a shell's code for a command ended by the signal, and no result of ours."""
+"""The exit code after the reader of stdout is gone.
+
+It is a shell's code for a command ended by the signal, and no result of ours.
+"""
 
 
 class CannotPrintError(Exception):
@@ -38,9 +41,12 @@ def open_closed_streams() -> None:
 
 
 def _let_it_wait(descriptor: int) -> None:
-    """Make a stream wait for a slow reader if whoever started this process made it non-blocking: what does not fit would be lost.
+    """Make a stream wait for a slow reader if it was made non-blocking.
 
-    It is opened again, because the flag belongs to all who share it. Writing to a file never waits, and its place would be lost.
+    Whoever started this process made it so; what does not fit would be lost.
+
+    It is opened again, because the flag belongs to all who share it. Writing to a file never waits, and its
+    place would be lost.
     """
     if os.get_blocking(descriptor) or stat.S_ISREG(os.fstat(descriptor).st_mode):
         return
@@ -62,7 +68,10 @@ def _is_open(descriptor: int) -> bool:
 
 
 def end_stdout() -> None:
-    """End the output: what a plugin prints at exit goes to stderr. Raises OSError when stdout cannot be written."""
+    """End the output: what a plugin prints at exit goes to stderr.
+
+    Raises OSError when stdout cannot be written.
+    """
     sys.stdout.flush()
     os.dup2(2, 1)
 

@@ -1,7 +1,8 @@
-"""Pictures as SVG: boxes, lines and words, with titles for screen readers, readable in dark mode, and without scripts.
+"""Pictures as SVG: boxes, lines, words; with titles for screen readers, dark mode, and without scripts.
 
-Every function returns markup; text in a picture is escaped here and nowhere else. Colours are CSS variables with defaults for
-stand-alone pictures: a page overrides them by `--vd-ink`, `--vd-on` (words on boxes) or `--vd-1` to `--vd-8`.
+Every function returns markup; text in a picture is escaped here and nowhere else. Colours are CSS variables
+with defaults for stand-alone pictures: a page overrides them by `--vd-ink`, `--vd-on` (words on boxes) or
+`--vd-1` to `--vd-8`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from verl_doctor.toolkit.text import harmless
 
-# Distinguishable with red-green colour blindness (Okabe and Ito, https://jfly.uni-koeln.de/color/), lighter in dark mode.
+# Distinguishable with red-green colour blindness (Okabe and Ito, https://jfly.uni-koeln.de/color/), lighter
+# in dark mode.
 _LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#7b5ea7", "#3a9ad9", "#c05a8e", "#8a8a8a")
 _DARK = ("#56a3d9", "#ee8040", "#35c09a", "#d9b13b", "#a78bd6", "#7cc0ee", "#e08ab5", "#9a9a9a")
 COLOURS = len(_LIGHT)
@@ -24,9 +26,15 @@ _NO_XML = {0xFFFE: "?", 0xFFFF: "?"}  # https://www.w3.org/TR/xml/#charsets
 def picture(width: float, height: float, name: str, title: str, what: str, content: Iterable[str]) -> str:
     """Put a whole picture together. `name` makes its ids unique in a page, `what` describes it."""
     ids = quoteattr(f"{name}-title"), quoteattr(f"{name}-what")
-    size = f'viewBox="0 0 {_number(width)} {_number(height)}" width="{_number(width)}" height="{_number(height)}"'
+    size = (
+        f'viewBox="0 0 {_number(width)} {_number(height)}" width="{_number(width)}" '
+        f'height="{_number(height)}"'
+    )
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" class="vd" {size} role="img"'
-    words = f"<title id={ids[0]}>{_escaped(title)}</title><desc id={ids[1]}>{_escaped(what)}</desc><style>{STYLE}</style>"
+    words = (
+        f"<title id={ids[0]}>{_escaped(title)}</title><desc "
+        f"id={ids[1]}>{_escaped(what)}</desc><style>{STYLE}</style>"
+    )
     named = quoteattr(f"{name}-title {name}-what")
     return f"{begin} aria-labelledby={named}>{words}{''.join(content)}</svg>\n"
 
@@ -41,7 +49,10 @@ def rect(
     *,
     is_open: bool = False,
 ) -> str:
-    """Draw a box in one of the colours. `title` is its tooltip; `is_open` gives it a broken border and half the opacity."""
+    """Draw a box in one of the colours.
+
+    `title` is its tooltip; `is_open` gives it a broken border and half the opacity.
+    """
     kind = f"vd-{colour} vd-open" if is_open else f"vd-{colour}"
     box = (
         f'<rect class="{kind}" x="{_number(x)}" y="{_number(y)}" width="{_number(width)}" '
@@ -68,7 +79,10 @@ def text(
     is_faint: bool = False,
     on_box: bool = False,
 ) -> str:
-    """Write words; their baseline begins, is centred or ends (start, middle, end) there; `on_box` is readable on all colours."""
+    """Write words.
+
+    Their baseline begins, is centred or ends (start, middle, end) there; `on_box` is readable on all colours.
+    """
     kind = "vd-text vd-on" if on_box else "vd-text vd-faint" if is_faint else "vd-text"
     return (
         f'<text class="{kind}" x="{_number(x)}" y="{_number(y)}" font-size="{_number(size)}" '
@@ -99,18 +113,21 @@ def _style() -> str:
         for at in range(1, COLOURS + 1)
     )
     return (
-        f".vd{{--vd-own-ink:#222;--vd-own-on:#fff;{inks};color:var(--vd-ink,var(--vd-own-ink));max-width:100%;height:auto}}"
+        f".vd{{--vd-own-ink:#222;--vd-own-on:#fff;{inks}"
+        ";color:var(--vd-ink,var(--vd-own-ink));max-width:100%;height:auto}"
         f"@media (prefers-color-scheme:dark){{.vd{{--vd-own-ink:#ddd;--vd-own-on:#111;{dark}}}}}"
         f"@media print{{.vd{{--vd-own-ink:#000;--vd-own-on:#fff;{inks}}}}}"
         f".vd-text{{fill:currentColor;font-family:{_FONT}}}.vd-line{{stroke:currentColor;stroke-width:1}}"
-        f".vd-faint{{opacity:.6}}.vd-line.vd-faint{{opacity:.2}}{fills}"
-        ".vd .vd-on{fill:var(--vd-on,var(--vd-own-on))}"
-        ".vd .vd-open{fill-opacity:.4;stroke-dasharray:3 2}"
+        f".vd-faint{{opacity:.6}}.vd-line.vd-faint{{opacity:.2}}{fills}.vd "
+        ".vd-on{fill:var(--vd-on,var(--vd-own-on))}.vd .vd-open{fill-opacity:.4;stroke-dasharray:3 2}"
     )
 
 
 def page_colours() -> str:
-    """Return the colours as a style for a page whose `color-scheme` selects among them, so that its pictures follow it."""
+    """Return the colours as a style for a page whose `color-scheme` selects among them.
+
+    The pictures of the page thus follow it.
+    """
     pairs = enumerate(zip(_LIGHT, _DARK, strict=True), 1)
     return f":root{{{';'.join(f'--vd-{at}:light-dark({light},{dark})' for at, (light, dark) in pairs)}}}"
 

@@ -1,4 +1,4 @@
-"""Several durations side by side as a picture, such as a model's predicted load times from a cold and from a warm cache."""
+"""Durations side by side as a picture, such as a model's predicted load times from cold and warm caches."""
 
 from __future__ import annotations
 

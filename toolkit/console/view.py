@@ -53,7 +53,10 @@ def show(answer: Answer, form: str, file: Path | None, *, next_step: str = "") -
 
 
 def write(answer: Answer, form: str, file: TextIO) -> None:
-    """Write a result in one of its forms, with its secrets masked. Additional forms mask theirs before rendering."""
+    """Write a result in one of its forms, with its secrets masked.
+
+    Additional forms mask theirs before rendering.
+    """
     if form in _WRITERS:
         _WRITERS[form](answer, unmasked(file))
     else:
@@ -100,7 +103,7 @@ def _columns(console: Console | None) -> int | None:
 
 
 def _console(file: TextIO) -> Console | None:
-    """Return rich's console for a terminal; None for a pipe, which needs nothing of rich: it is slow to load."""
+    """Return rich's console for a terminal; None for a pipe, which needs nothing of rich (slow to load)."""
     if not file.isatty() and os.environ.keys().isdisjoint(_AS_A_TERMINAL):
         return None
     from verl_doctor.toolkit.console.terminal import console_for  # noqa: PLC0415

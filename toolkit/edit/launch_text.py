@@ -19,7 +19,10 @@ def launch_text(source: bytes, path: str) -> str:
 
 
 def continues(line: str) -> bool:
-    """Return whether a backslash at the end of a line continues the command. Of two backslashes, the first escapes the second."""
+    """Return whether a backslash at the end of a line continues the command.
+
+    Of two backslashes, the first escapes the second.
+    """
     return _CONTINUED.search(line.rstrip("\r\n")) is not None
 
 

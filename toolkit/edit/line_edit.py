@@ -1,8 +1,10 @@
-"""Edits launch files line by line: shell scripts, `runtime_env` YAML, Dockerfiles. Every other byte stays the same.
+"""Edits launch files line by line: shell scripts, `runtime_env` YAML, Dockerfiles.
 
-The replaced line is kept as a comment that ends in a marker, above the new one. Inside a command that continues after
-a backslash no comment is possible, so it goes above the command's first line. The result is parsed again, and must
-mean the same except for the edit.
+Every other byte stays the same.
+
+The replaced line is kept as a comment that ends in a marker, above the new one. Inside a command that
+continues after a backslash no comment is possible, so it goes above the command's first line. The result is
+parsed again, and must mean the same except for the edit.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _CLOSES = re.compile(r"(?:fi|elif|else|done|esac|;;|\}|\))(?![\w-])|(?:fi|elif|e
 
 @dataclass(frozen=True)
 class LineEdit:
-    """Replace `old`, which occurs once in this line (from 1), by `new`; or comment the line out when `new` is None.
+    """Replace `old`, once in this line (from 1), by `new`; or comment the line out when `new` is None.
 
     `extends` means that the line also reads the variable, to extend its old value.
     """
@@ -36,7 +38,10 @@ class LineEdit:
 
 
 def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], comment: str) -> bytes:
-    """Apply edits, and keep the old lines as comments that end in `comment`. Raises CannotEdit, with the line, for unsafe edits."""
+    """Apply edits, and keep the old lines as comments that end in `comment`.
+
+    Raises CannotEdit, with the line, for unsafe edits.
+    """
     from verl_doctor.toolkit.edit.line_proof import proven  # noqa: PLC0415 - the readers of what is edited, and only then
 
     text = launch_text(source, path)
@@ -65,7 +70,7 @@ def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], 
 def _replaced(
     lines: Sequence[str], first: int, edit: LineEdit, syntax: Syntax, comment: str, path: str
 ) -> list[str]:
-    """Return the lines of a command from its first to the edited one, with the edit, and the old line above them."""
+    """Return a command's lines from its first to the edited one, with the edit, and the old line above."""
     old = lines[edit.line - 1]
     body, end = old.rstrip("\r\n"), old[len(old.rstrip("\r\n")) :]
     indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
@@ -87,7 +92,10 @@ def _where(word: str, line: str) -> list[int]:
 
 
 def _is_missed(following: Sequence[str]) -> bool:
-    """Return whether a line without another effect than success was needed: as the only line of a block, or for its exit status."""
+    """Return whether a line without another effect than success was needed.
+
+    It was needed as the only line of a block, or for its exit status.
+    """
     texts = (line.strip() for line in following)
     after = next((line for line in texts if line and not line.startswith("#")), "")
     return not after or "$?" in after or _CLOSES.match(after) is not None

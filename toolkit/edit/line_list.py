@@ -1,4 +1,7 @@
-"""Adds entries to a list in a `runtime_env` YAML. Every other byte stays the same, and the result is parsed again as proof."""
+"""Adds entries to a list in a `runtime_env` YAML.
+
+Every other byte stays the same, and the result is parsed again as proof.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 
 def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment: str) -> bytes:
-    """Add entries to the end of the list `key`, or create it. New lines end in `comment`; a changed line is kept as a comment above.
+    """Add entries to the end of the list `key`, or create it.
+
+    New lines end in `comment`; a changed line is kept as a comment above.
 
     Raises CannotEdit, with the reason.
     """

@@ -24,7 +24,10 @@ def proven(before: str, after: str, syntax: str, wanted: RequestedPorts) -> bool
 
 
 def _shell(before: str, after: str, wanted: RequestedPorts) -> bool:
-    """Compare the commands and the constructs around them. Trees contain no comments, and `:` does nothing."""
+    """Compare the commands and the constructs around them.
+
+    Trees contain no comments, and `:` does nothing.
+    """
     tree = parse(before)
     commands = [node for node in below(tree) if isinstance(node, Simple)]
     for line, (word, instead) in wanted.items():

@@ -1,9 +1,9 @@
 """Edits single words of a shell script by their position. Every other byte stays the same.
 
-A word is replaced inside its quotes, removed with the blank before it, or followed by a new one. Where its value comes from
-a variable that nothing else uses, the assignment is edited instead. A plain word may also stand within a quoted text, as in
-`bash -c "..."` or `EXTRA="a=1 b=2"`. The old lines are kept as comments above the command.
-The result is parsed again, and must consist of the same commands except for these words.
+A word is replaced inside its quotes, removed with the blank before it, or followed by a new one. Where its
+value comes from a variable that nothing else uses, the assignment is edited instead. A plain word may also
+stand within a quoted text, as in `bash -c "..."` or `EXTRA="a=1 b=2"`. The old lines are kept as comments
+above the command. The result is parsed again, and must consist of the same commands except for these words.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ def _word(edit: WordEdit, words: Sequence[Written], text: str, path: str) -> Wri
 
 
 def _elsewhere(edit: WordEdit, words: Sequence[Written], text: str) -> list[Written]:
-    """Return the places outside of comments where a plain word stands, alone or in a text of several, if its replacement is plain."""
+    """Return the places outside of comments where a plain word stands.
+
+    It stands alone or in a text of several. Its replacement must be plain as well.
+    """
     if not all(_IN_A_TEXT.fullmatch(word) for word in (edit.written, *edit.new)):
         return []
     by_place = {word.at: word for word in words if word.raw == edit.written}
@@ -171,10 +174,12 @@ def _in_text(edit: WordEdit) -> str:
 def _at_assignment(
     edit: WordEdit, word: Written, nodes: tuple[Node, ...], text: str
 ) -> tuple[tuple[Node, ...], WordEdit, Written] | None:
-    """Return the nodes expected after an edit of `NAME=value` in place of a word `key=$NAME`, the edit, and its place.
+    """Return the nodes expected after an edit of an assignment, the edit, and its place.
 
-    None where that might change more than this word: the name occurs elsewhere, the assignment is conditional or exported,
-    or its value is not literal.
+    The edit changes `NAME=value` in place of a word `key=$NAME`.
+
+    None where that might change more than this word: the name occurs elsewhere, the assignment is conditional
+    or exported, or its value is not literal.
     """
     *before, last = word.parts or (Text(""),)
     key = _literal(before)
@@ -224,7 +229,8 @@ def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
         return word.at, word.end, " ".join(edit.new)
     start = _line_start(text, word.at)
     if not text[start : word.at].strip() and not continues(text[: max(start - 1, 0)].rpartition("\n")[2]):
-        # The first word of a continuation line without a backslash before it, as in an array: a comment will go there.
+        # The first word of a continuation line without a backslash before it, as in an array: a comment will
+        # go there.
         rest = _REST.match(text, word.end)
         return (
             (start, rest.end(), "") if rest and rest[1] else (word.at, rest.end() if rest else word.end, "")

@@ -1,1 +1,4 @@
-"""The flow: register, collect, judge. Sessions, configuration and facts files belong here. No rule is named here."""
+"""The flow: register, collect, judge.
+
+Sessions, configuration and facts files belong here. No rule is named here.
+"""

@@ -1,6 +1,7 @@
 """Files that start jobs, each judged as a separate job.
 
-A finding counts when it is about the file: it lies in the file, or it is an error that this machine does not have without a job.
+A finding counts when it is about the file: it lies in the file, or it is an error that this machine does not
+have without a job.
 """
 
 from __future__ import annotations
@@ -37,12 +38,18 @@ class EachLaunchFile(Source):
     files: tuple[str, ...]
 
     def judge(self, session: Session, _look: Look, watch: Watch) -> Report:
-        """Judge one file after the other. Raises UsageError when one cannot be read as a launch file, or when there is no verl."""
+        """Judge one file after the other.
+
+        Raises UsageError when one cannot be read as a launch file, or when there is no verl.
+        """
         return judged(session, self.options, self.files, watch)
 
 
 def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -> Report:
-    """Return one report on all files. Raises UsageError when one cannot be read as a launch file, or when there is no verl."""
+    """Return one report on all files.
+
+    Raises UsageError when one cannot be read as a launch file, or when there is no verl.
+    """
     known: dict[type, Any] = {}
     usual: frozenset[_Key] = frozenset()
     reports = []

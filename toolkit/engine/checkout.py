@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def checkout(cwd: Path) -> Path:
-    """Return the nearest folder, from this one upwards, that is a git checkout; the current folder where there is none."""
+    """Return the nearest git checkout from this folder upwards; the current folder where there is none."""
     return next((folder for folder in (cwd, *cwd.parents) if os.path.lexists(folder / ".git")), cwd)
 
 

@@ -89,11 +89,17 @@ class Collection:
             self._futures[FactReference.of(fact)] = future
 
     def get(self, fact: type[F]) -> F | Unknown:
-        """Wait for a fact. A collector that raises or takes too long results in a `Broken` with the reason."""
+        """Wait for a fact.
+
+        A collector that raises or takes too long results in a `Broken` with the reason.
+        """
         return cast("F | Unknown", self._future(FactReference.of(fact)).result())
 
     def lacking(self, needs: Iterable[Need]) -> Unknown | None:
-        """Return the first of these facts that is required and unavailable. No class of a fact is imported for it."""
+        """Return the first of these facts that is required and unavailable.
+
+        No class of a fact is imported for it.
+        """
         outcomes = (self._future(need.reference).result() for need in needs if not need.tolerant)
         return next((outcome for outcome in outcomes if isinstance(outcome, Unknown)), None)
 
@@ -155,7 +161,7 @@ class Collection:
 
 
 def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReference, Broken]:
-    """Return facts that need each other and would wait forever: a plugin's mistake that must not hang the run."""
+    """Return facts that need each other and would wait forever: a plugin's mistake must not hang the run."""
     graph = {fact: [need.reference for need in collector.needs] for fact, collector in collectors.items()}
     try:
         TopologicalSorter(graph).prepare()
@@ -170,7 +176,7 @@ def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReferen
 def _weights(
     collectors: Mapping[FactReference, Collector], circular: Iterable[FactReference]
 ) -> dict[FactReference, float]:
-    """Return for each fact the longest time limit of the collectors that wait for it: what the slowest one needs comes first."""
+    """Return for each fact the longest limit of collectors waiting for it: the slowest's needs come first."""
     weights = {fact: collector.timeout for fact, collector in collectors.items()}
     graph = {
         fact: [need.reference for need in collector.needs]

@@ -82,8 +82,9 @@ class Config:
 def load(folder: Path) -> Config:
     """Read the nearest configuration from `folder` upwards.
 
-    Raises UsageError, naming file and key, when it is invalid. A pyproject.toml without our table is skipped; invalid TOML is
-    ignored unless it is the nearest file that mentions us. Another user's file is skipped with a message on stderr.
+    Raises UsageError, naming file and key, when it is invalid. A pyproject.toml without our table is skipped;
+    invalid TOML is ignored unless it is the nearest file that mentions us. Another user's file is skipped
+    with a message on stderr.
     """
     for place in (folder, *folder.parents):
         own = place / "verl-doctor.toml"
@@ -100,7 +101,10 @@ def load(folder: Path) -> Config:
 
 
 def _passed_over(path: Path) -> bool:
-    """Return whether a file may be another user's. It could silence rules and gates, so this is reported, once."""
+    """Return whether a file may be another user's.
+
+    It could silence rules and gates, so this is reported, once.
+    """
     why = why_not_ours(path, group_counts=False)
     if why:
         warn_once(f"{path} is skipped: {why}; a configuration must be writable only by you or root")
@@ -149,7 +153,8 @@ def _words(path: Path, key: str, table: Mapping[str, Any], within: str = "") -> 
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise UsageError(
-            f'{path}: {within}{key} must be a list of strings, for instance {key} = ["{_EXAMPLES.get(key, "VLLM")}"]'
+            f"{path}: {within}{key} must be a list of strings, for instance {key} = "
+            f'["{_EXAMPLES.get(key, "VLLM")}"]'
         )
     return tuple(value)
 

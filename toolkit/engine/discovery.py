@@ -1,8 +1,9 @@
 """Finds the interpreter that a user in this folder would expect to be examined.
 
-In this order: `--python`, the active environment, `.venv` here or above, the environment that the launch script names, the
-environment that runs the doctor. An environment that holds nothing of a job, such as an active conda base, gives way to a
-later one that does. A checkout of verl is found later, among the trees of the chosen interpreter.
+In this order: `--python`, the active environment, `.venv` here or above, the environment that the launch
+script names, the environment that runs the doctor. An environment that holds nothing of a job, such as an
+active conda base, gives way to a later one that does. A checkout of verl is found later, among the trees of
+the chosen interpreter.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def _candidates(target: Target, machine: Machine, passed_over: list[str]) -> Ite
         if found := interpreter_of(target.files[0], machine):
             if why := _why_not_obeyed(found):
                 passed_over.append(
-                    f"{found.python} of the launch script is not used: {why}; if you trust it, name it with --python"
+                    f"{found.python} of the launch script is not used: {why}; if you trust it, name it "
+                    "with --python"
                 )
             else:
                 yield _Candidate(found.python, "launch script", found.place)
@@ -107,8 +109,8 @@ def _beside(cwd: Path, passed_over: list[str]) -> Iterator[_Candidate]:
 def _why_not_run(venv: Path) -> str:
     """Return why another user may decide what the Python of an environment runs; "" if none may.
 
-    That is whoever may write to its program, to pyvenv.cfg, which names the standard library, or to a folder of its packages. The
-    program that it links to outside is the choice of whoever created it.
+    That is whoever may write to its program, to pyvenv.cfg, which names the standard library, or to a folder
+    of its packages. The program that it links to outside is the choice of whoever created it.
     """
     own = [venv / "bin", venv / "pyvenv.cfg"]
     for library in (venv / "lib", venv / "lib64"):

@@ -1,7 +1,8 @@
 """The engine's single entry point: examines a target, whatever the source of its facts.
 
-This machine (with bare trees that the options may name), a facts file, and launch files one by one are the engine's own
-sources. Sources with several machines are defined in the packages above, `cluster` and `snapshot`, and come with the request.
+This machine (with bare trees that the options may name), a facts file, and launch files one by one are the
+engine's own sources. Sources with several machines are defined in the packages above, `cluster` and
+`snapshot`, and come with the request.
 """
 
 from __future__ import annotations
@@ -38,12 +39,18 @@ class Source(Protocol):
         return ""
 
     def look(self, session: Session, known: Mapping[type, Any]) -> Collection:
-        """Begin a fresh look at this machine, or at the session's facts file. Facts that are `known` are not observed."""
+        """Begin a fresh look at this machine, or at the session's facts file.
+
+        Facts that are `known` are not observed.
+        """
         return session.look(known)
 
     @abstractmethod
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Judge everything that the source holds. `look` begins this source's look, or returns the one already begun."""
+        """Judge everything that the source holds.
+
+        `look` begins this source's look, or returns the one already begun.
+        """
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,10 @@ class OneMachine(Source):
 
 @dataclass(frozen=True)
 class Request:
-    """What is examined: a session's target and rules, seen through a source. Facts that are `known` are not observed."""
+    """What is examined: a session's target and rules, seen through a source.
+
+    Facts that are `known` are not observed.
+    """
 
     session: Session
     source: Source = OneMachine()
@@ -89,14 +99,18 @@ class Examination:
 
 
 def observe(request: Request) -> Collection:
-    """Begin the look of a request without judging. Raises UsageError when a file that it names is unusable."""
+    """Begin the look of a request without judging.
+
+    Raises UsageError when a file that it names is unusable.
+    """
     return request.source.look(request.session, request.known)
 
 
 def examine(request: Request, watch: Watch = unwatched) -> Examination:
     """Look and judge. `watch` receives each step.
 
-    Raises UsageError when a file that the source names is unusable, CouldNotQuery when none of its nodes can be reached.
+    Raises UsageError when a file that the source names is unusable, CouldNotQuery when none of its nodes can
+    be reached.
     """
     look = functools.cache(functools.partial(observe, request))
     return Examination(request, request.source.judge(request.session, look, watch), look)

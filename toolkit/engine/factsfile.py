@@ -46,7 +46,7 @@ _END = "\n }\n}\n"
 
 @dataclass(frozen=True)
 class NotHeld(Unknown):
-    """A fact that a file does not hold: it was not collected, or the verl-doctor that wrote the file lacked it."""
+    """A fact that a file lacks: it was not collected, or the verl-doctor that wrote the file lacked it."""
 
 
 def dump(facts: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
@@ -65,14 +65,18 @@ def document(facts: Mapping[type, Any], collectors: Iterable[Collector], version
 
 
 def document_of(path: Path, kind: str = _FILE.kind, make: str = _FILE.make) -> dict[str, Any]:
-    """Return the content of a facts file of any version. `kind` is the expected kind. Raises UsageError when it is no such file."""
+    """Return the content of a facts file of any version.
+
+    `kind` is the expected kind. Raises UsageError when it is no such file.
+    """
     return replace(_FILE, kind=kind, make=make).document(path)
 
 
 def texts_in(path: Path) -> dict[str, str]:
     """Return the entries of a facts file as a node would have sent them. Raises UsageError.
 
-    A file in the layout of `dump` is split at its entries, which costs a tenth of parsing and writing all of them.
+    A file in the layout of `dump` is split at its entries, which costs a tenth of parsing and writing all of
+    them.
     """
     head, _, facts = _text(path).partition(_FACTS)
     if not _HEAD.fullmatch(head) or not facts.endswith(_END):
@@ -99,7 +103,7 @@ def entries(facts: Mapping[type, Any], collectors: Iterable[Collector]) -> dict[
 
 
 def entry(fact: Any) -> dict[str, Any]:
-    """Return a fact as a file stores it: its value under "is", or the reason under the kind of its absence."""
+    """Return a fact as files store it: its value under "is", or the reason under the kind of its absence."""
     if isinstance(fact, Unknown):
         names = {unknown: name for name, unknown in _KINDS.items()}
         # The nearest kind: a plugin may have its own.
@@ -117,7 +121,9 @@ def load(path: Path, collectors: Iterable[Collector]) -> dict[type, Any]:
 
 
 def facts_of(entries: Mapping[str, Any], collectors: Iterable[Collector], path: str) -> dict[type, Any]:
-    """Return the facts of these collectors from their entries, Unknown without an entry. `path` is the entries' source.
+    """Return the facts of these collectors from their entries, Unknown without an entry.
+
+    `path` is the entries' source.
 
     Raises UsageError when an entry is damaged.
     """
@@ -133,7 +139,10 @@ def _read(path: str, collector: Collector, entry: Any) -> Any:
 
 
 def restore(where: str, collector: Collector, entry: Any) -> Any:
-    """Return the fact, or the `Unknown`, of an entry. Raises UsageError, beginning with `where`, when it is damaged."""
+    """Return the fact, or the `Unknown`, of an entry.
+
+    Raises UsageError, beginning with `where`, when it is damaged.
+    """
     if isinstance(entry, dict):
         if len(entry) == 1 and "is" in entry:
             return _restored(where, collector, entry["is"])
@@ -157,7 +166,10 @@ def _unknown(entry: Mapping[str, Any]) -> Unknown | None:
 
 
 def _kind_of_old(reason: str) -> UnknownKind:
-    """COMPATIBILITY: files of verl-doctor 0.1.0 hold only the sentence. The only place where a kind is parsed from a sentence."""
+    """COMPATIBILITY: files of verl-doctor 0.1.0 hold only the sentence.
+
+    The only place where a kind is parsed from a sentence.
+    """
     return next((kind for words, kind in _OLD_SENTENCES.items() if words in reason), "")
 
 

@@ -1,4 +1,7 @@
-"""A build step that adds the index of rules to a wheel: named in `pyproject.toml`, run by setuptools, imported nowhere."""
+"""A build step that adds the index of rules to a wheel.
+
+It is named in `pyproject.toml`, run by setuptools, and imported nowhere.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ _PROGRAM = "verl_doctor.toolkit.engine.index_write"
 class BuildWithIndex(build_py):
     """Copies the modules, and indexes the copies.
 
-    Where that fails, such as without the build requirements, the wheel has no index: the doctor builds it on first run.
+    Where that fails, such as without the build requirements, the wheel has no index: the doctor builds it on
+    first run.
     """
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""`python -m verl_doctor.toolkit.engine.index_write TOOLKIT`: writes the index of the modules into a wheel."""
+"""`python -m verl_doctor.toolkit.engine.index_write TOOLKIT`: writes the modules' index into a wheel."""
 
 from __future__ import annotations
 

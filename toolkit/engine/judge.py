@@ -1,4 +1,4 @@
-"""Runs the selected rules over collected facts, and masks what follows from a rule that has already failed."""
+"""Runs the selected rules over collected facts, and masks what follows from an already failed rule."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ class Selection:
 
 
 def _matches(word: str, code: str) -> bool:
-    """Return whether a word matches a code: the code, the letters of its family, or these with the first digits: VLLM101, VLLM, VLLM1."""
+    """Return whether a word matches a code.
+
+    The word is the code, the letters of its family, or these with the first digits: VLLM101, VLLM, VLLM1.
+    """
     return word.startswith(family_of(code)) and code.startswith(word)
 
 
@@ -129,7 +132,10 @@ def not_selected(
 
 
 def _order(by_code: Mapping[str, Check], wanted: Iterable[str]) -> list[str]:
-    """Order requirements first. An unknown requirement or a cycle is ignored: a plugin must not stop the run."""
+    """Order requirements first.
+
+    An unknown requirement or a cycle is ignored: a plugin must not stop the run.
+    """
     graph: dict[str, set[str]] = {}
     waiting = list(wanted)
     while waiting:
@@ -157,7 +163,7 @@ def _references_of(checks: Iterable[Check]) -> Iterable[FactReference]:
 
 
 def beyond(checks: Iterable[Check], collectors: Iterable[Collector], costs: frozenset[str]) -> set[type]:
-    """Return the facts that only rules of other costs need: collecting them would cost what such a rule costs."""
+    """Return facts that only rules of other costs need: collecting them would cost what such a rule costs."""
     needs = {collector.fact: [need.fact for need in collector.needs] for collector in collectors}
 
     def wanted(rules: Iterable[Check]) -> set[type]:
@@ -205,7 +211,7 @@ def judge_one(
 
 
 def _without_ignored(verdict: _Outcome, ignore: Ignore, today: date) -> _Outcome:
-    """Return the outcome without the findings about ignored subjects, or with a note that the entry has expired."""
+    """Return the outcome without findings on ignored subjects, or with a note that the entry has expired."""
     if not ignore.only or today > ignore.until:
         sentence = f"it was ignored until {ignore.until}: {ignore.reason}"
         return replace(verdict, reason=sentence, reason_kind="ignore expired")
@@ -295,12 +301,18 @@ def _passed_over(
 
 
 def _is_tried_anyway(check: Check, required: CheckResult) -> bool:
-    """Return whether an actual trial counts although a required rule could not check: no other line reports the fault."""
+    """Return whether an actual trial counts although a required rule could not check.
+
+    No other line reports the fault.
+    """
     return check.cost in DEEP and required.reason_kind == "fact unknown" and required.status == "skipped"
 
 
 def _holds(required: CheckResult) -> bool:
-    """Return whether rules that require this one make sense: it passed, was left out on purpose, or is irrelevant."""
+    """Return whether rules that require this one make sense.
+
+    They do if it passed, was left out on purpose, or is irrelevant.
+    """
     return required.status in {"pass", "warn", "not_applicable"} or required.deliberate
 
 
@@ -333,7 +345,10 @@ def _unjudged(check: Check, collection: Facts) -> tuple[Unjudged, ...]:
 
 
 def _complete(finding: Finding, check: Check) -> Finding:
-    """Give a finding its rule's severity and phase. Raises TypeError or ValueError when a plugin yields something else."""
+    """Give a finding its rule's severity and phase.
+
+    Raises TypeError or ValueError when a plugin yields something else.
+    """
     if not isinstance(finding, Finding) or not isinstance(finding.message, str):
         raise TypeError(f"a rule yields findings with a message, not {finding!r:.80}")
     severity = finding.severity or check.severity
@@ -352,7 +367,10 @@ def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Fac
 
 
 def _is_for_lack_of_means(fact: Any) -> bool:
-    """Return whether a fact is unavailable because the doctor itself could not work; no rule may treat that as the target's fault."""
+    """Return whether a fact is unavailable because the doctor itself could not work.
+
+    No rule may treat that as the target's fault.
+    """
     return isinstance(fact, Unknown) and fact.kind in _OUT_OF_MEANS
 
 

@@ -1,7 +1,10 @@
-"""Where the index of rules, fixes, collectors and signatures is stored, and when it is valid; likewise parcels for nodes.
+"""Where the index of rules, fixes, collectors and signatures is stored, and when it is valid.
 
-A wheel ships an index, valid while each file has the content it had then. In a checkout, and after an edit, it is rebuilt and
-stored in the doctor's own cache, for files of exactly these sizes, times and inodes. Any other change makes it invalid.
+The same applies to parcels for nodes.
+
+A wheel ships an index, valid while each file has the content it had then. In a checkout, and after an edit,
+it is rebuilt and stored in the doctor's own cache, for files of exactly these sizes, times and inodes. Any
+other change makes it invalid.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ _TICK = 0.05  # seconds; clocks of files and processes are never read more often
 
 
 def section(name: str, make: Callable[[], Any]) -> Any:
-    """Return a section of the index: JSON derived from the files alone, built by `make` where none is stored."""
+    """Return a section of the index, JSON derived from files alone; `make` builds it if none is stored."""
     content = known(name)
     if content is None:
         content = make()
@@ -89,7 +92,7 @@ def _state_now() -> str:
 
 
 def _is_settled() -> bool:
-    """Return whether this process imported the files' current content, and a later edit will show in their times."""
+    """Return whether this process imported the files as they are, and their times will show later edits."""
     try:
         began = _began() - _TICK
     except (OSError, ValueError, AttributeError):  # not Linux

@@ -14,7 +14,10 @@ _CALLS = "--python names the environment whose Ray asks"
 
 
 def queried_clusters(address: str, facts: Facts) -> RayClusters | Unknown:
-    """Return the clusters. When one is named by address and does not respond, return why, with the next step."""
+    """Return the clusters.
+
+    When one is named by address and does not respond, return why, with the next step.
+    """
     clusters = facts.get(RayClusters)
     if not address:
         return clusters

@@ -1,6 +1,7 @@
-"""Loads the built-in rules, fixes and collectors from their index, so that a command imports only what it uses.
+"""Loads built-in rules, fixes and collectors from their index; a command imports only what it uses.
 
-The index holds declarations; a function is imported when it is called, and the class of a fact when it is needed.
+The index holds declarations; a function is imported when it is called, and the class of a fact when it is
+needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Prevents plugins from ending the doctor (on a second import, from a thread, or at its exit), and from keeping it alive.
+"""Prevents plugins from ending the doctor (on a second import, in a thread, at exit) or keeping it alive.
 
-A child has imported each plugin before (`plugin_trial`), but a second import may behave differently, for example because of a file
-that the first one has created.
+A child has imported each plugin before (`plugin_trial`), but a second import may behave differently, for
+example because of a file that the first one has created.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 
 EXIT_LIMIT = 5.0
-"""Seconds for what plugins do when the doctor exits: threads that it would wait for, and functions registered with atexit."""
+"""Seconds for what plugins do at the doctor's exit: threads it would wait for, and atexit functions."""
 
 _really = os._exit
 execute = os.execv
@@ -31,7 +31,10 @@ class PluginHangError(BaseException):
 
 
 def refuse_exits() -> None:
-    """Make os._exit() and os.exec*() raise in this process from now on. Children that are forked from it may do both."""
+    """Make os._exit() and os.exec*() raise in this process from now on.
+
+    Children that are forked from it may do both.
+    """
     own = os.getpid()
 
     def refusing(program: Callable[..., object]) -> Callable[..., object]:
@@ -59,7 +62,10 @@ def refuse_exits() -> None:
 
 @contextlib.contextmanager
 def limited_import(seconds: float) -> Iterator[None]:
-    """Raise PluginHangError in the main thread after this time, and every second from then on; other threads are not limited."""
+    """Raise PluginHangError in the main thread after this time, and every second from then on.
+
+    Other threads are not limited.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -75,12 +81,16 @@ def limited_import(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        if left:  # a timer of whoever runs the doctor in their own process; an alarm that is overdue is delivered at once
+        # A timer of whoever runs the doctor in their own process; an overdue alarm is delivered at once.
+        if left:
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), 0.001), again)
 
 
 def limit_exit(code: object) -> None:
-    """End this process with its code if its exit takes too long because of a plugin. Without plugins, nothing is done."""
+    """End this process with its code if its exit takes too long because of a plugin.
+
+    Without plugins, nothing is done.
+    """
     if os._exit is not _really:
         status = code if isinstance(code, int) else int(code is not None)
         threading.Thread(target=_end, args=(status,), name="exit", daemon=True).start()

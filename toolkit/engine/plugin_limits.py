@@ -1,7 +1,10 @@
-"""Limits for the rules and fixes of plugins: time, number and size of what they return. Collectors have a limit of time anyway.
+"""Limits for the rules and fixes of plugins: time, number and size of what they return.
 
-Each call runs in a thread of its own, which is abandoned after the limit. There, KeyboardInterrupt is the plugin's and not Ctrl-C.
-What a rule yields is rebuilt from the declared fields alone, because a subclass could do anything wherever it is read.
+Collectors have a limit of time anyway.
+
+Each call runs in a thread of its own, which is abandoned after the limit. There, KeyboardInterrupt is the
+plugin's and not Ctrl-C. What a rule yields is rebuilt from the declared fields alone, because a subclass
+could do anything wherever it is read.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ class Together:
 
 
 def limited(part: Check | Fix, together: Together | None = None) -> Check | Fix:
-    """Return the same part, whose functions run within the limits, and within those of all plugins together."""
+    """Return the same part, whose functions run within its limits and those of all plugins together."""
     within = functools.partial(_within, together=together or Together())
     if isinstance(part, Fix):
         return dataclasses.replace(part, plan=within(part.plan))
@@ -131,7 +134,10 @@ def _plain(found: Any, together: Together) -> Any:
 
 @functools.cache
 def _declared(shape: type) -> dict[str, tuple[Any, frozenset[Any]]]:
-    """Return the type of each field of a dataclass, and the classes that it names: for their values no more need be compared."""
+    """Return the type of each field of a dataclass, and the classes that it names.
+
+    For their values no more need be compared.
+    """
     hints = get_type_hints(shape)
     return {
         name: (hint, frozenset((hint, *get_args(hint))) & {str, int, type(None)})
@@ -147,7 +153,10 @@ class _Room:
         self._together = together
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Return a value of texts, numbers and declared fields alone, with tuples for whatever can be read through."""
+        """Return a value of texts, numbers and declared fields alone.
+
+        Whatever can be read through becomes a tuple.
+        """
         if depth > _DEEPEST:
             raise PluginLimitError(f"what it returns is nested more than {_DEEPEST} deep")
         if value is None or type(value) in (int, float, bool):

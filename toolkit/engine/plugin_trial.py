@@ -1,7 +1,7 @@
 """Tests whether a plugin can be imported without harm: a child process imports it first, under a time limit.
 
-An import runs arbitrary code: it may never return, end the process, or leave a thread or a process running. A plugin that was
-imported successfully is not tried again until one of its files changes.
+An import runs arbitrary code: it may never return, end the process, or leave a thread or a process running. A
+plugin that was imported successfully is not tried again until one of its files changes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ImportedWell:
 
 
 def why_unusable(entry_point: EntryPoint, seconds: float = LIMIT) -> str:
-    """Return why the doctor must not import it; "" where a child imported it, or where it raised as any import may.
+    """Return why the doctor must not import it; "" where a child did, or it raised as any import may.
 
     `seconds` are left for all trials together.
     """

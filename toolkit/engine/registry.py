@@ -134,7 +134,10 @@ def load(disabled: Iterable[str] = ()) -> Registry:
 
 
 def built_in() -> list[tuple[Part, Place]]:
-    """Import and return the built-in parts, each with its place. Raises ValueError when two have the same name."""
+    """Import and return the built-in parts, each with its place.
+
+    Raises ValueError when two have the same name.
+    """
     shelf = _Shelf()
     places: dict[int, Place] = {}
     for module in (*(name for name, _ in _modules(_RULES_AND_FIXES)), *collector_modules()):
@@ -173,12 +176,17 @@ class _Shelf:
 
 
 def collector_modules() -> list[str]:
-    """Return the full names of the built-in modules that declare a collector. Helper modules are left to their callers."""
+    """Return the full names of the built-in modules that declare a collector.
+
+    Helper modules are left to their callers.
+    """
     return [name for name, file in _modules([_COLLECTORS]) if _DECLARATION in Path(file).read_bytes()]
 
 
 def _modules(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield full names and files of the modules below these packages. Names that begin with `_` are helpers and skipped.
+    """Yield full names and files of the modules below these packages.
+
+    Names that begin with `_` are helpers and skipped.
 
     Each folder is listed once; `pkgutil` would list it three times, and its bytecode too.
     """
@@ -207,7 +215,8 @@ def _entry_points() -> Iterator[tuple[str, Iterable[EntryPoint]]]:
 def _may_have_plugins() -> bool:
     """Return whether an entry-points file on the path names one of our groups.
 
-    Anything other than a plain folder of installed distributions, such as a zip file or an egg, counts as if it did.
+    Anything other than a plain folder of installed distributions, such as a zip file or an egg, counts as if
+    it did.
     """
     return any(map(_may_hold_plugins, dict.fromkeys(sys.path)))
 
@@ -234,7 +243,9 @@ def _names_a_group(folder: Path) -> bool:
 
 
 def _why_not_ours(entry_point: EntryPoint) -> str:
-    """Return why an entry-points file may be another user's, "" when it is not: any user may own a folder on the path.
+    """Return why an entry-points file may be another user's, "" when it is not.
+
+    Any user may own a folder on the path.
 
     The owner of the doctor's own code is trusted anyway.
     """
@@ -248,7 +259,7 @@ def _why_not_ours(entry_point: EntryPoint) -> str:
 
 
 def _defined_by(part: Part) -> Any:
-    """Return the function of a part: a plugin may hold one of ours, which the index lists without its module."""
+    """Return a part's function: a plugin may hold one of ours, which the index lists without its module."""
     match part:
         case Check():
             return function_of(part.judge)

@@ -14,7 +14,10 @@ _MOST_DIGITS = 40
 
 
 def _whole_number(text: str) -> int:
-    """Read a number that verl-doctor may have written. Longer ones overflow where they are compared or shown."""
+    """Read a number that verl-doctor may have written.
+
+    Longer ones overflow where they are compared or shown.
+    """
     if len(text) > _MOST_DIGITS:
         raise ValueError(text[:_MOST_DIGITS])
     return int(text)
@@ -42,12 +45,16 @@ class SavedFile:
         if isinstance(version, bool) or version != self.version:
             version_text = str(version)[:20]
             raise UsageError(
-                f"{path} has schema version {version_text}, this verl-doctor reads {self.version}; {self.again} with it"
+                f"{path} has schema version {version_text}, this verl-doctor reads {self.version}; "
+                f"{self.again} with it"
             )
         return document[self.key]
 
     def document(self, path: Path) -> dict[str, Any]:
-        """Return everything in the file, whatever its version. Raises UsageError when it is not of this kind."""
+        """Return everything in the file, whatever its version.
+
+        Raises UsageError when it is not of this kind.
+        """
         none_of_these = f"not a {self.kind}; make one with: {self.make}"
         content = user_file.read(path, self.largest * 2**20)
         if content is None:

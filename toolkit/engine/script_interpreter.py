@@ -41,14 +41,20 @@ class NamedInterpreter:
 
 @dataclass
 class _Reader:
-    """Follows a script without running it. The last activated environment counts, unless a program is called by path."""
+    """Follows a script without running it.
+
+    The last activated environment counts, unless a program is called by path.
+    """
 
     machine: Machine
     activated: NamedInterpreter | None = None
     read: list[Path] = field(default_factory=list)
 
     def load(self, path: str) -> str | None:
-        """Return the text of a sourced file. An `activate` script is not followed: its folder is the result."""
+        """Return the text of a sourced file.
+
+        An `activate` script is not followed: its folder is the result.
+        """
         if _ACTIVATE.fullmatch(Path(path).name):
             python = Path(path).parent / "python"
             if os.path.exists(python):

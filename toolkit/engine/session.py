@@ -54,7 +54,7 @@ class Session:
     """How long a package installer may take to find versions that agree."""
 
     def look(self, known: Mapping[type, Any] | None = None) -> Collection:
-        """Return a fresh collection: nothing from an earlier look is reused, except facts that are `known`."""
+        """Return a fresh collection, which reuses nothing from an earlier look except `known` facts."""
         given: dict[type, Any] = {
             Machine: self.machine,
             Target: self.target,
@@ -148,7 +148,8 @@ def open_session(
     """
     if facts_file is not None and options != Options():
         raise UsageError(
-            "--facts checks what was seen elsewhere: no interpreter, tree, script, model, data or cluster can be named with it"
+            "--facts checks what was seen elsewhere: no interpreter, tree, script, model, data or "
+            "cluster can be named with it"
         )
     machine = Machine()
     target = discover(options, machine)

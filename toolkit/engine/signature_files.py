@@ -1,4 +1,7 @@
-"""The raw signature files. `logs.signature` makes signatures of them; an index stores them, because TOML is slow to parse."""
+"""The raw signature files.
+
+`logs.signature` makes signatures of them; an index stores them, because TOML is slow to parse.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ def indexed_entries() -> dict[str, Entries]:
 
 
 def entries_by_file() -> dict[str, Entries]:
-    """Return the same, read from the files in the order of their names. Raises ValueError for invalid TOML."""
+    """Return the same, read from the files in the order of their names.
+
+    Raises ValueError for invalid TOML.
+    """
     folder = Path(next(iter(importlib.import_module("verl_doctor.checks").__path__))) / "data" / "signatures"
     return {path.name: entries_of(path.read_text("utf-8")) for path in sorted(folder.glob("*.toml"))}
 

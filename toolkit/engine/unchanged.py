@@ -1,17 +1,19 @@
 """Reuses the facts and outcomes of an earlier `check` while nothing that they depend on has changed.
 
-A collector declared `kept=True` observes files and variables. While it runs, everything that this process accesses in the
-file system is noted (`system.looks`). The record of a run holds the state of all of that, the facts, and the outcomes of the
-rules that need no other facts. The next run uses them where
+A collector declared `kept=True` observes files and variables. While it runs, everything that this process
+accesses in the file system is noted (`system.looks`). The record of a run holds the state of all of that, the
+facts, and the outcomes of the rules that need no other facts. The next run uses them where
 
-- this doctor, its dependencies, its Python, the user, the kernel, the whole environment, the folder, the target, the options
-  and the configuration are the same (the record's name is a digest of these),
-- every accessed file, folder and link is unchanged: where a single one has changed, nothing of the record is used,
-- and what kept facts need of the other collectors is equal. These change by themselves (Ray, GPUs, the interpreter's report),
-  so they are observed again in every run. Where one differs, nothing of the record is used.
+- this doctor, its dependencies, its Python, the user, the kernel, the whole environment, the folder, the
+  target, the options and the configuration are the same (the record's name is a digest of these),
+- every accessed file, folder and link is unchanged: where a single one has changed, nothing of the record is
+  used,
+- and what kept facts need of the other collectors is equal. These change by themselves (Ray, GPUs, the
+  interpreter's report), so they are observed again in every run. Where one differs, nothing of the record is
+  used.
 
-Unknown and Broken facts are not kept: a slow disk may have caused them. Rules whose outcomes are reused are not even
-imported. A record is valid for a day, and not if it is from the future.
+Unknown and Broken facts are not kept: a slow disk may have caused them. Rules whose outcomes are reused are
+not even imported. A record is valid for a day, and not if it is from the future.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ _SINCE_BOOT = ("/proc/cpuinfo",)
 class Memory:
     """The record of an earlier run, as far as it is valid in this one, and what this run adds.
 
-    `values` are the facts as JSON texts, by reference; `compared` are those that are observed again in every run. `watch`
-    begins to note what is accessed.
+    `values` are the facts as JSON texts, by reference; `compared` are those that are observed again in every
+    run. `watch` begins to note what is accessed.
     """
 
     collectors: Mapping[str, Collector]
@@ -65,7 +67,10 @@ class Memory:
     collection: Collection | None = None
 
     def compare(self, collection: Collection) -> None:
-        """Observe what changes by itself. Where it differs, nothing is reused, and everything is noted for a new record."""
+        """Observe what changes by itself.
+
+        Where it differs, nothing is reused, and everything is noted for a new record.
+        """
         self.collection = collection
         if not self.values:
             return
@@ -93,7 +98,7 @@ class Memory:
             return None
 
     def looking(self, collector: Collector) -> contextlib.AbstractContextManager[None]:
-        """Return a block in which a collector observes its fact: its file accesses count where the fact is kept."""
+        """Return a block for a collector to observe its fact: its file accesses count if the fact is kept."""
         return looks.counted(collector.reference.key) if collector.kept else contextlib.nullcontext()
 
     def outcome(self, check: Check) -> Any:
@@ -122,7 +127,10 @@ class Memory:
         return self.valid[key]
 
     def _holds(self, key: str) -> bool:
-        """Return whether a needed fact holds. One without a collector is given, and part of the record's name."""
+        """Return whether a needed fact holds.
+
+        One without a collector is given, and part of the record's name.
+        """
         return self._is_valid(key) if key in self.collectors else True
 
     @cached_property
@@ -141,7 +149,10 @@ class Memory:
         return key not in self.collectors or self.collectors[key].kept or key in self._changing
 
     def document(self, unkept: Container[str]) -> dict[str, Any]:
-        """Return the record of this run, without the file accesses. Of the `unkept` facts nothing is recorded."""
+        """Return the record of this run, without the file accesses.
+
+        Of the `unkept` facts nothing is recorded.
+        """
         assert self.collection is not None  # noqa: S101 - a run has collected
         values: dict[str, str] = {}
         for key, collector in self.collectors.items():
@@ -165,10 +176,14 @@ def _text(value: Any) -> str:
 
 @contextlib.contextmanager
 def remembering(session: Session) -> Iterator[Session]:
-    """Yield the session with a look that reuses what is unchanged since an earlier run, and record its result for the next run."""
+    """Yield the session with a look that reuses what is unchanged since an earlier run.
+
+    Record the result of the look for the next run.
+    """
     is_made_up = session.machine != Machine(session.machine.environ, session.machine.cwd)
     if session.registry.plugins or is_made_up or not hasattr(os, "O_PATH"):
-        yield session  # the accesses of plugins' rules are unpredictable, and other systems than Linux have other file systems
+        # The accesses of plugins' rules are unpredictable, and other systems have other file systems.
+        yield session
         return
     began = time.time()
     file = _file(session)

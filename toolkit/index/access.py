@@ -16,7 +16,10 @@ from verl_doctor.toolkit.index.settings import IndexSettings
 
 
 class WebError(Exception):
-    """A server did not return what was requested: one sentence without credentials. `status` is 0 without a response."""
+    """A server did not return what was requested: one sentence without credentials.
+
+    `status` is 0 without a response.
+    """
 
     def __init__(self, sentence: str, status: int = 0) -> None:
         super().__init__(sentence)
@@ -58,7 +61,10 @@ class Access:
         return connection
 
     def request(self, where: SplitResult) -> tuple[str, dict[str, str]]:
-        """Return the request target, and the authentication headers. A proxy that does not tunnel gets the whole address."""
+        """Return the request target, and the authentication headers.
+
+        A proxy that does not tunnel gets the whole address.
+        """
         if where.netloc not in self._logins:
             self._logins[where.netloc] = self._from_netrc(where.hostname or "")
         login = self._logins[where.netloc]

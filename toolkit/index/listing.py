@@ -181,5 +181,8 @@ def _nothing(project: str, silent: list[str], *, offline: bool) -> str:
     if not silent:
         return f"no place to search for {project}: neither an index nor --find-links is configured"
     if offline:
-        return f"nothing about {project} is in the cache; run once without --offline, or name a folder of wheels with --find-links"
+        return (
+            f"nothing about {project} is in the cache; run once without --offline, or name a folder of "
+            "wheels with --find-links"
+        )
     return f"{silent[0]}; no earlier response about {project} is in the cache"

@@ -40,7 +40,7 @@ _SOUND = re.compile(
 
 # Both are tuples for speed: there are 20,000 files to look at.
 class Recorded(NamedTuple):
-    """The entry of one file in a RECORD: its path below site-packages, its digest as written, and its size in bytes."""
+    """A file's entry in a RECORD: its path below site-packages, digest as written, and size in bytes."""
 
     path: str
     digest: str
@@ -109,7 +109,10 @@ class RecordFile:
                 yield Recorded(path, digest, int(size) if size.isdecimal() and len(size) < 19 else None)
 
     def problem(self) -> str:
-        """Return why some or all files cannot be compared with it, as in "its RECORD is ..."; empty if they can."""
+        """Return why some or all files cannot be compared with it, as in "its RECORD is ...".
+
+        The result is empty if they can.
+        """
         if not os.path.lexists(self.path):
             return "missing"
         if self._text is None:

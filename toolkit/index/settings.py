@@ -26,7 +26,9 @@ _SYSTEM_UV = Path("/etc/uv/uv.toml")
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """Where to look for wheels. URLs may hold a user and a password, so none of this is a fact or is ever shown.
+    """Where to look for wheels.
+
+    URLs may hold a user and a password, so none of this is a fact or is ever shown.
 
     `indexes` are simple indexes (PEP 503), `find_links` pages or folders with wheels. `ca` is a file or
     folder of certificates, `client_certificate` a file, `trusted` are hosts with unverified certificates,
@@ -46,7 +48,9 @@ class IndexSettings:
 def index_settings(
     machine: Machine, prefix: Path, index_url: str | None = None, find_links: Iterable[str] = ()
 ) -> IndexSettings:
-    """Read the configuration of the environment at `prefix`. Options of the command line replace the configured values.
+    """Read the configuration of the environment at `prefix`.
+
+    Options of the command line replace the configured values.
 
     Variables take precedence over files, and pip's settings over uv's. The additional indexes of both are
     used. `find_links` alone disables all indexes, unless one is named as well. Raises UsageError if a file
@@ -156,7 +160,7 @@ def _ini(file: Path, section: str) -> list[tuple[str, str]]:
 
 
 def _uv(machine: Machine, home: Path) -> _Words:
-    """Return the settings of uv: its files, where a project's take precedence over the user's, then variables."""
+    """Return uv's settings: its files, a project's taking precedence over the user's, then variables."""
     found: _Words = dict.fromkeys(_KEYS, ())
     for table in _uv_tables(machine, home):
         for settings in (table, table.get("pip", {})):

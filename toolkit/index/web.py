@@ -43,7 +43,10 @@ class Page:
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes of a file on a server: their start, and the length of the file. `tag` changes when the file does."""
+    """Bytes of a file on a server: their start, and the length of the file.
+
+    `tag` changes when the file does.
+    """
 
     content: bytes
     start: int
@@ -82,7 +85,10 @@ class Exchange:
         return content
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the content of a large file, without a limit on the total. Raises WebError if it ends too early."""
+        """Yield the content of a large file, without a limit on the total.
+
+        Raises WebError if it ends too early.
+        """
         self._timer.cancel()
         try:
             while chunk := self.response.read(_CHUNK):
@@ -104,7 +110,10 @@ class Exchange:
 
 
 class Web:
-    """Queries servers. Several threads may do so at the same time; each connection serves one of them at a time."""
+    """Queries servers.
+
+    Several threads may do so at the same time; each connection serves one of them at a time.
+    """
 
     def __init__(self, settings: IndexSettings) -> None:
         self._access = Access(settings)
@@ -171,7 +180,10 @@ class Web:
         raise WebError(f"{shown(url)} redirects endlessly")
 
     def _sent(self, url: str, headers: Mapping[str, str], limit: float) -> Exchange:
-        """Send one request. It is sent again if the server is busy or has closed a kept connection meanwhile."""
+        """Send one request.
+
+        It is sent again if the server is busy or has closed a kept connection meanwhile.
+        """
         where = self._access.known(url)
         plain = where.geturl()
         for last in (False, True):
@@ -199,7 +211,10 @@ class Web:
 
 
 def _stated(exchange: Exchange, span: str) -> tuple[int, int, int]:
-    """Return the first and last byte that the server declares, and the length of the file; they must be those requested."""
+    """Return the first and last byte that the server declares, and the length of the file.
+
+    They must be those requested.
+    """
     stated = _CONTENT_RANGE.fullmatch(exchange.response.headers.get("Content-Range", ""))
     if stated is None:
         raise WebError(
@@ -210,7 +225,8 @@ def _stated(exchange: Exchange, span: str) -> tuple[int, int, int]:
     requested = (int(first), min(int(last), total - 1)) if first else (max(0, total - int(last)), total - 1)
     if (start, end) != requested:
         raise WebError(
-            f"{shown(exchange.url)} sends bytes {start} to {end} of {total}, but {requested[0]} to {requested[1]} were requested"
+            f"{shown(exchange.url)} sends bytes {start} to {end} of {total}, but {requested[0]} to "
+            f"{requested[1]} were requested"
         )
     return start, end, total
 

@@ -89,7 +89,8 @@ def _demand_sound(members: list[zipfile.ZipInfo], filename: str) -> None:
     size = sum(member.file_size for member in members if _is_wanted(member))
     if size > _MOST or len(members) > _MOST_MEMBERS:
         raise WheelError(
-            f"{filename} would unpack {counted(len(members), 'file')} with {size} bytes of sources, which no wheel of vLLM has"
+            f"{filename} would unpack {counted(len(members), 'file')} with {size} bytes of sources, "
+            "which no wheel of vLLM has"
         )
 
 

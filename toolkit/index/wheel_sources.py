@@ -104,7 +104,8 @@ class WheelSources:
         where = shown(exchange.url).split("/")[2]
         if not self.download:
             raise WheelError(
-                f"{where} only sends whole wheels, and --no-download forbids downloading {wheel.filename} ({size})"
+                f"{where} only sends whole wheels, and --no-download forbids downloading "
+                f"{wheel.filename} ({size})"
             )
         self.announce(f"{where} only sends whole wheels: downloading {wheel.filename} ({size})")
         with tempfile.NamedTemporaryFile(dir=_home(), prefix=".download-", suffix=".whl") as file:

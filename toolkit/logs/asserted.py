@@ -1,7 +1,7 @@
 """States the condition of an assertion in words, from the source line that a traceback shows.
 
-An assertion without a message, or with numbers alone, says nothing to whoever has not read the code. Its condition does:
-`assert self.lr_decay_steps > 0` is "lr_decay_steps must be greater than 0".
+An assertion without a message, or with numbers alone, says nothing to whoever has not read the code. Its
+condition does: `assert self.lr_decay_steps > 0` is "lr_decay_steps must be greater than 0".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def in_words(code: str) -> str:
 
 
 def operands(code: str) -> tuple[str, ...]:
-    """Return the names and attributes that the condition of an assertion computes with, as dotted names without `self`."""
+    """Return the names and attributes that an assertion's condition uses, as dotted names without `self`."""
     condition = _condition(code)
     if condition is None:
         return ()
@@ -52,7 +52,10 @@ def operands(code: str) -> tuple[str, ...]:
 
 
 def chosen(code: str) -> tuple[str, str] | None:
-    """Return the name and the value of an assertion that accepts one value: `config.a.b in [Enum.GRPO]`; None for any other."""
+    """Return the name and the value of an assertion that accepts one value, or None for any other.
+
+    An example is `config.a.b in [Enum.GRPO]`.
+    """
     condition = _condition(code)
     if not isinstance(condition, ast.Compare) or len(condition.ops) != 1:
         return None

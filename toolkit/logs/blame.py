@@ -1,8 +1,10 @@
-"""Assigns exceptions without a signature to the job's code, its configuration, its launch script, or a refusing program.
+"""Assigns exceptions without a signature to what is to blame.
 
-The exception itself is the cause. The job's code raised it if the deepest place outside the standard library and
-installed packages is in a file of the job. The configuration is at fault if the message, or the source line that
-raised it, names a setting of the job, a setting's value, or a key of verl's.
+That is the job's code, its configuration, its launch script, or a refusing program.
+
+The exception itself is the cause. The job's code raised it if the deepest place outside the standard library
+and installed packages is in a file of the job. The configuration is at fault if the message, or the source
+line that raised it, names a setting of the job, a setting's value, or a key of verl's.
 """
 
 from __future__ import annotations
@@ -26,7 +28,18 @@ _CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|nemo_gym|miles|siirl|cosmos_rl|open_instruct|agentlightning|sglang_router|bitsandbytes|xformers|liger_kernel|mindspeed_llm|mindspeed_mm|mindspeed_rl|MindSpeed|MindSpeed-LLM|MindSpeed-MM|MindSpeed-RL|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+_NAMES = (
+    r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy"
+    r"|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop"
+    r"|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl"
+    r"|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla"
+    r"|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules"
+    r"|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool"
+    r"|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|nemo_gym|miles|siirl|cosmos_rl|open_instruct"
+    r"|agentlightning|sglang_router|bitsandbytes|xformers|liger_kernel|mindspeed_llm|mindspeed_mm"
+    r"|mindspeed_rl|MindSpeed|MindSpeed-LLM|MindSpeed-MM|MindSpeed-RL|Megatron-LM|Megatron-Bridge"
+    r"|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+)
 REMOTE_CODE = "transformers_modules"
 """The package in which transformers puts the code that a model brings with it."""
 KNOWN = frozenset(_NAMES.split("|"))
@@ -67,7 +80,8 @@ _OF_SITE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 _PACKAGE = re.compile(_TREE)
 # A known project's tree, which may lie in the tree of another one: /rllm/verl/verl/utils.
 _NESTED = re.compile(rf"(?<=/)({_NAMES})/\1/")
-# The folder of a project that contains a package of the same name: what lies below it belongs to that package.
+# The folder of a project that contains a package of the same name: what lies below it belongs to that
+# package.
 _PROJECT = re.compile(
     r"/(?!data/|home/|src/|work|app/|code/|mnt/|root/|opt/|tmp/|usr/|models?/|python/)([A-Za-z][\w-]+)/\1/"
 )
@@ -75,14 +89,19 @@ _ANNOUNCED = re.compile(
     r"not (?:be )?(?:installed|found|available|import)|[Pp]lease install|pip3? install|No module named"
 )
 _KEY = re.compile(
-    r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?!\.(?:batch|non_tensor_batch|meta_info)\b)(?:\.[A-Za-z_]\w*)+(?![\w(/[]|\.\d)"
+    r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model"
+    r"|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?!\."
+    r"(?:batch|non_tensor_batch|meta_info)\b)(?:\.[A-Za-z_]\w*)+(?![\w(/[]|\.\d)"
 )
 _OF_CONFIG = re.compile(r"\bconfig\.([a-z_]\w*(?:\.[a-z_]\w*)*)(?![\w.(])")
 _IN_CODE = re.compile(
-    r"\bconfig\.((?:actor_rollout_ref|data|trainer|algorithm|critic|reward_model|custom_reward_function)(?:\.[a-z_]\w*)+)(?![\w(])"
+    r"\bconfig\.((?:actor_rollout_ref|data|trainer|algorithm|critic|reward_model|custom_reward_function)"
+    r"(?:\.[a-z_]\w*)+)(?![\w(])"
 )
 _FULL_KEY = re.compile(
-    r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: (?:argument|unrecognized arguments:) (--?[\w-]+)|full_key: ([\w.]+)|You must specify '([\w.@/]+)', e\.g"
+    r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: "
+    r"(?:argument|unrecognized arguments:) (--?[\w-]+)|full_key: ([\w.]+)|You must specify '("
+    r"[\w.@/]+)', e\.g"
 )
 _OF_KEYS = "omegaconf.errors."  # what it raises names a key, wherever that is read
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
@@ -93,7 +112,8 @@ _LOOKS_UP = re.compile(r"__getitem__$|_?get_(?:tuple|str|loc|indexer\w*)$|_defau
 _LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas|datasets/formatting)/")
 _ABSENT_COMMAND = re.compile(r"(?<![\w/.-])([\w.+-]+): (?:command )?not found\b")
 _OF_EMPTY = re.compile(
-    r"unsupported operand type\(s\) for .*'str'|not supported between instances of .*'str'|invalid literal for int\(\) with base 10: ''|could not convert string to float: ''"
+    r"unsupported operand type\(s\) for .*'str'|not supported between instances of .*'str'"
+    r"|invalid literal for int\(\) with base 10: ''|could not convert string to float: ''"
 )
 # The source of a model that a project has copied from transformers.
 _COPIED = re.compile(r"(?:^|/)modeling_\w+\.py$")
@@ -112,7 +132,8 @@ _IN_LINE = re.compile(
     r"\b[A-Z]\w*(?:Error|Exception)(?:: \S|\([\"'])"
 )  # an exception as other programs quote it
 _MOST = 3  # maximum number of settings to name
-# Libraries that are configured by arguments, the modules that check these, and the phrases with which they refuse them.
+# Libraries that are configured by arguments, the modules that check these, and the phrases with which they
+# refuse them.
 _REFUSING = frozenset(
     {
         "trl",
@@ -128,20 +149,23 @@ _REFUSING = frozenset(
     }
 )
 _CHECKS = re.compile(
-    r"^__(?:init|post_init)__$|valid|check|verify|parse_args|from_(?:engine|cli)_args|create_\w*config|get_peft_model|inject_adapter"
+    r"^__(?:init|post_init)__$|valid|check|verify|parse_args|from_(?:engine|cli)_args|create_\w*config"
+    r"|get_peft_model|inject_adapter"
 )
 _OF_ARGUMENTS = re.compile(r"(?:config|arguments?|args|arg_utils|options)\w*\.py$|/config/|/configs/")
 _DEMANDS = re.compile(
-    r"\bmust\b|\bshould\b|\bcannot\b|\bcan't\b|[Pp]lease|not supported|[Uu]nsupported|[Uu]nknown|[Ii]nvalid|requires?\b|only support|"
-    r"not (?:a )?valid|not divisible|expected|incompatible|mutually exclusive|at least|greater than|less than|smaller than"
+    r"\bmust\b|\bshould\b|\bcannot\b|\bcan't\b|[Pp]lease|not supported|[Uu]nsupported|[Uu]nknown|"
+    r"[Ii]nvalid|requires?\b|only support|not (?:a )?valid|not divisible|expected|incompatible"
+    r"|mutually exclusive|at least|greater than|less than|smaller than"
 )
 _OF_RELEASE = re.compile(
-    r"\brequires? (?:[A-Za-z][\w-]* version )?`?[A-Za-z][\w-]*`? ?[<>=~!]=? ?v?\d+\.\d|\b[A-Za-z][\w-]* ?[<>=~!]=? ?v?\d+\.\d[\w.]* is required|"
-    r"\binstalled `?[A-Za-z][\w-]*`? ?[<>=~!]=? ?v?\d+\.\d|"
-    r"\b(?:up|down)grade `?[A-Za-z][\w-]*`? to (?:at least |version )?v?\d+\.\d"
+    r"\brequires? (?:[A-Za-z][\w-]* version )?`?[A-Za-z][\w-]*`? ?[<>=~!]=? ?v?\d+\.\d|\b[A-Za-z]"
+    r"[\w-]* ?[<>=~!]=? ?v?\d+\.\d[\w.]* is required|\binstalled `?[A-Za-z][\w-]*`? ?"
+    r"[<>=~!]=? ?v?\d+\.\d|\b(?:up|down)grade `?[A-Za-z][\w-]*`? to (?:at least |version )?v?\d+\.\d"
 )
 _ARGUMENT = re.compile(
-    r"`(?:--)?([a-z]\w*(?:_\w+|=\S+)?)(?:=[^`]*)?`|(?<!\w)(--[a-z][\w-]+)|(?<![\w./'-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(./])"
+    r"`(?:--)?([a-z]\w*(?:_\w+|=\S+)?)(?:=[^`]*)?`|(?<!\w)(--[a-z][\w-]+)|(?<![\w./'-])([a-z][a-z0-9]*"
+    r"(?:_[a-z0-9]+)+)(?![\w(./])"
 )
 
 
@@ -149,8 +173,8 @@ _ARGUMENT = re.compile(
 class Blame:
     """Where the fault lies.
 
-    `settings` are dotted keys that the exception names, `file` is a path that it names, `place` is where it was raised
-    ("reward.py:12, in f"), `raised_by` is the package of that place.
+    `settings` are dotted keys that the exception names, `file` is a path that it names, `place` is where it
+    was raised ("reward.py:12, in f"), `raised_by` is the package of that place.
     """
 
     fault: Fault
@@ -159,7 +183,10 @@ class Blame:
     place: str = ""
     raised_by: str = ""
     missing: str = ""
-    """The package that an earlier line reports as not installed, and whose name is undefined here; the command that the shell does not find."""
+    """The package reported earlier as not installed, or the command that the shell does not find.
+
+    An earlier line reports the package, and its name is undefined here.
+    """
     announced: Line | None = None
     """That line."""
     is_refusal: bool = False
@@ -187,7 +214,10 @@ class Blame:
                 else "the job cannot be configured like this"
             )
         if self.is_of_release:
-            return f"{self.place.partition(', in ')[0]} was written for another {self.raised_by} than the installed one"
+            return (
+                f"{self.place.partition(', in ')[0]} was written for another {self.raised_by} than the "
+                "installed one"
+            )
         if self.missing:
             return f"{self.raised_by or 'the job'} needs {self.missing}, which is not installed"
         if self.file:
@@ -204,23 +234,34 @@ class Blame:
     def remedy(self) -> str:
         """What to look at next."""
         if self.fault == "code" and self.is_refusal:
-            return f"look at what is given to {self.place.partition(', in ')[0]}: the job's own code checks it there and refuses it"
+            return (
+                f"look at what is given to {self.place.partition(', in ')[0]}: the job's own code checks it "
+                "there and refuses it"
+            )
         if self.fault == "code":
             return f"correct {self.place.partition(', in ')[0]}"
         if self.fault == "launch" and self.missing:
-            return f"install {self.missing} where the script runs, or activate the environment that has it before (which {self.missing}); a command of a Python package also runs as python -m, with the job's Python"
+            return (
+                f"install {self.missing} where the script runs, or activate the environment that has it "
+                f"before (which {self.missing}); a command of a Python package also runs as python -m, with "
+                "the job's Python"
+            )
         if self.fault == "launch":
             return "correct this line of the script"
         if self.settings:
             return f"correct {' or '.join(self.settings)} as the exception states"
         if self.file:
-            return f"look at {self.file}: whether it exists on this node, is whole, and may be read and written by this user"
+            return (
+                f"look at {self.file}: whether it exists on this node, is whole, and may be read and "
+                "written by this user"
+            )
         if not self.place:
             return "the message states what is wrong"
         program = self.raised_by or "that program"
         return (
-            f"compare what the exception states with what the job gives {program} (settings, paths, data); it was raised at {self.place}; if it began with an upgrade, "
-            f"return to the releases before it, and search the tracker of {program} for these words"
+            f"compare what the exception states with what the job gives {program} (settings, paths, "
+            f"data); it was raised at {self.place}; if it began with an upgrade, return to the releases "
+            f"before it, and search the tracker of {program} for these words"
         )
 
 
@@ -256,7 +297,10 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
 
 
 def unset_settings(raised: Raised, lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return the settings that the job leaves empty and verl computes with: an empty value that it gives, or None in an operation on its configuration."""
+    """Return the settings that the job leaves empty and verl computes with.
+
+    That is an empty value that the job gives, or None in an operation on its configuration.
+    """
     if raised.name in {"TypeError", "ValueError"} and _OF_EMPTY.search(raised.message):
         return tuple(key for key, value in overrides_of(lines) if not value)[:_MOST]
     if raised.name != "TypeError" or "'NoneType'" not in raised.message or not raised.frames:
@@ -270,7 +314,10 @@ def unset_settings(raised: Raised, lines: Sequence[Line]) -> tuple[str, ...]:
 
 
 def announcement(raised: Raised, lines: Sequence[Line]) -> tuple[str, Line] | None:
-    """Return the package of an undefined name, and the earlier line that reports that it is not installed: its import failed quietly."""
+    """Return the package of an undefined name, and the earlier line that reports it as not installed.
+
+    Its import failed quietly.
+    """
     found = _UNDEFINED.search(raised.message) if raised.name == "NameError" else None
     if found is None:
         return None
@@ -296,7 +343,10 @@ def package_of(frame: Frame) -> str:
 
 
 def own_frames(frames: Sequence[Frame]) -> list[Frame]:
-    """Return the places outside the standard library, without those that only look up an attribute, a key or a column for the place before them."""
+    """Return the places outside the standard library, without mere lookups.
+
+    A place is left out if it only looks up an attribute, a key or a column for the place before it.
+    """
     own = [frame for frame in frames if frame.function in _NOT_FORWARDED or not STANDARD.search(frame.path)]
     while len(own) > 1 and (own[-1].function == "__getattr__" or _looks_up(own[-1])):
         own.pop()
@@ -309,7 +359,10 @@ def _looks_up(frame: Frame) -> bool:
 
 
 def _refuses(raised: Raised, deepest: Frame) -> bool:
-    """Return whether a library refuses its configuration: it checks its arguments and states what they must be."""
+    """Return whether a library refuses its configuration: it checks arguments, and states their form.
+
+    It states what the arguments must be.
+    """
     if raised.name not in {"ValueError", "AssertionError", "NotImplementedError", "ValidationError"}:
         return False
     if _OF_RELEASE.search(raised.message):
@@ -319,7 +372,7 @@ def _refuses(raised: Raised, deepest: Frame) -> bool:
 
 
 def _arguments_in(message: str) -> tuple[str, ...]:
-    """Return the arguments that a refusal names: as code, as options, or as words that look like argument names."""
+    """Return the arguments that a refusal names, as code, options or words that look like argument names."""
     found = (next(filter(None, match.groups())) for match in _ARGUMENT.finditer(message))
     return tuple(dict.fromkeys(found))[:_MOST]
 
@@ -357,7 +410,7 @@ def blamed_complaint(words: str, phase: Phase | None) -> Blame:
 
 
 def is_of_the_job(frame: Frame) -> bool:
-    """Return whether a file belongs neither to an installed package nor to the source tree of a known project."""
+    """Return whether a file is in no installed package and in no source tree of a known project."""
     path = frame.path.replace("\\", "/")
     if _COPIED.search(path):
         return False
@@ -368,7 +421,7 @@ def is_of_the_job(frame: Frame) -> bool:
 
 
 def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the settings that a message names: by key, otherwise by the last part of the key, otherwise by value."""
+    """Return the settings that a message names: by key, else by the key's last part, else by value."""
     for line in message.split("\n"):
         if found := _FULL_KEY.search(line.strip()):
             return (next(filter(None, found.groups())),)
@@ -409,7 +462,10 @@ def _occurs_in(value: str, text: str) -> bool:
 
 
 def overrides_of(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
-    """Yield the job's settings as Hydra repeats them or `set -x` prints the command; of a truncated line, those that remain."""
+    """Yield the job's settings as Hydra repeats them or `set -x` prints the command.
+
+    Of a truncated line, those that remain.
+    """
     text = next((line.text for line in lines if line.text.startswith(OVERRIDES)), None)
     if text is not None:
         words = [first or second for first, second in _QUOTED.findall(text.removeprefix(OVERRIDES))]

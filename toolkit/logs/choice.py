@@ -17,7 +17,8 @@ _COMPILED = re.compile(
 _OF_NCCL = "NET130"  # the code of faults that only NCCL's last warning shows
 _OF_REWARD = "LOG272"  # the code of rewards that fail, which verl then counts as 0
 _REASONLESS = re.compile(
-    r"unhandled (?:system|cuda) error|nccl\w*(?:System|Internal|Unhandled)\w*Error|NCCL [Ee]rror \d|NCCL error: (?:invalid|internal)"
+    r"unhandled (?:system|cuda) error|nccl\w*(?:System|Internal|Unhandled)\w*Error|NCCL [Ee]rror \d"
+    r"|NCCL error: (?:invalid|internal)"
 )
 # By code: the failures that a note explains. A note with another code explains every failure.
 _EXPLAINED = {_OF_NCCL: _REASONLESS, "LOG271": re.compile(r"device-side assert|\b[Nn]a[Nn]\b")}
@@ -29,8 +30,8 @@ def choose(
 ) -> tuple[LoggedError | None, LoggedError | None]:
     """Return the named first cause, or the error that has none.
 
-    `fatal` is the error that ended the run; `began` is the first of the exceptions with which processes ended, except
-    for those that only follow. Up to `late` lines after an unknown error may still explain it.
+    `fatal` is the error that ended the run; `began` is the first of the exceptions with which processes
+    ended, except for those that only follow. Up to `late` lines after an unknown error may still explain it.
     """
     strong = [error for error in errors if error.is_strong]
     weak = [error for error in errors if error.kind == "weak"]
@@ -70,7 +71,10 @@ def beginning_of(errors: Sequence[LoggedError]) -> LoggedError | None:
 
 
 def _explains(error: LoggedError, fatal: LoggedError) -> bool:
-    """Return whether a known fault was logged before an unknown error: shortly before by the same process, or as an error of another."""
+    """Return whether a known fault was logged before an unknown error.
+
+    Either shortly before by the same process, or as an error of another process.
+    """
     if error.number > fatal.number:
         return False
     return error.process != fatal.process or fatal.number - error.number <= NEAR
@@ -84,7 +88,10 @@ def _leads_to(hint: LoggedError, fault: LoggedError) -> bool:
 
 
 def _is_behind(cause: LoggedError, fault: LoggedError) -> bool:
-    """Return whether a cause results in a fault wherever it is reported: what is in a script was there before."""
+    """Return whether a cause results in a fault wherever it is reported.
+
+    What is in a script was there before.
+    """
     return (
         cause.signature is not None
         and fault.signature is not None
@@ -93,7 +100,10 @@ def _is_behind(cause: LoggedError, fault: LoggedError) -> bool:
 
 
 def _leads_to_failure(note: LoggedError, failure: LoggedError) -> bool:
-    """Return whether a note explains an unexplained failure of another process or NCCL. Most NCCL warnings are harmless."""
+    """Return whether a note explains an unexplained failure of another process or NCCL.
+
+    Most NCCL warnings are harmless.
+    """
     if note.signature is None or "consequence" not in note.signature.leads_to or note.number > failure.number:
         return False
     explained = _EXPLAINED.get(note.signature.code)
@@ -119,7 +129,7 @@ def other_faults(candidates: Sequence[LoggedError], named: Sequence[LoggedError]
 def explaining(
     notes: Sequence[LoggedError], hints: Sequence[LoggedError], failure: LoggedError
 ) -> tuple[LoggedError, ...]:
-    """Return the last note that explains a failure, after the first hint that leads to it; nothing if there is none."""
+    """Return the last note that explains a failure, after the first hint that leads to it, or nothing."""
     explaining = [note for note in notes if _leads_to_failure(note, failure)]
     if not explaining:
         return ()
@@ -130,7 +140,10 @@ def explaining(
 
 
 def awaited(notes: Sequence[LoggedError], steps: Steps, ended: LoggedError) -> tuple[LoggedError, ...]:
-    """Return the first note that explains why a run made no step until it was ended from outside; nothing if there is none."""
+    """Return the first note that explains why a run made no step until it was ended from outside.
+
+    Return nothing if there is none.
+    """
     waited = (
         note
         for note in notes

@@ -1,4 +1,6 @@
-"""Detects the kind of machine and the installed releases from a log, and omits the parts of a remedy that do not apply.
+"""Detects the kind of machine and the installed releases from a log.
+
+Omits the parts of a remedy that do not apply.
 
 Advice for NVIDIA is useless on AMD GPUs or NPUs, and so is the advice to install what is installed.
 """
@@ -15,14 +17,16 @@ from verl_doctor.toolkit.logs.lines import Line
 # A trait of the machine, and the texts that reveal it.
 _SHOWN = {
     "amd": re.compile(
-        r"HIP error|hipError|HIP out of memory|No HIP GPUs|HSA_STATUS|/rocm[-/]|\bgfx\d{3,4}\b|platform rocm|/rccl/|rocBLAS|/dev/kfd|amdgpu|\+rocm\d|AMD Instinct|AMD Radeon"
+        r"HIP error|hipError|HIP out of memory|No HIP GPUs|HSA_STATUS|/rocm[-/]|\bgfx\d{3,4}\b"
+        r"|platform rocm|/rccl/|rocBLAS|/dev/kfd|amdgpu|\+rocm\d|AMD Instinct|AMD Radeon"
     ),
     "npu": re.compile(
-        r"torch_npu|NPU out of memory|NPU function error|HCCL (?:function )?error|\bERR\d{5} (?:PTA|DIST|OPS)|ASCEND_RT_VISIBLE|vllm_ascend/|"
-        r"/Ascend/|platform ascend|\bdcmi\b|\bE[A-Z]\d{4}: "
+        r"torch_npu|NPU out of memory|NPU function error|HCCL (?:function )?error|\bERR\d{5} (?:PTA|DIST"
+        r"|OPS)|ASCEND_RT_VISIBLE|vllm_ascend/|/Ascend/|platform ascend|\bdcmi\b|\bE[A-Z]\d{4}: "
     ),
     "nvidia": re.compile(
-        r"NVIDIA|Tesla|NVRM|libcuda\.so|\bcuda(?:Error[A-Z]|Malloc)|CUDA error|CUDA out of memory|Cuda failure"
+        r"NVIDIA|Tesla|NVRM|libcuda\.so|\bcuda(?:Error[A-Z]|Malloc)|CUDA error|CUDA out of memory"
+        r"|Cuda failure"
     ),
     "old GPU": re.compile(
         r"V100|Tesla T4|Quadro|GTX 1|RTX 20|TITAN|compute capability (?:of )?[1-7]\.\d|only supports Ampere"
@@ -36,7 +40,8 @@ _DEMANDED = {
     "amd": re.compile(r"ROCm|rocm|HIP_|HSA_|ROCR_|\bgfx\b|/dev/kfd|AITER"),
     "npu": re.compile(r"CANN|HCCL|ASCEND|npu-smi|davinci|torch_npu"),
     "nvidia": re.compile(
-        r"\bnvidia|NVIDIA|\bCUDA(?!_VISIBLE|\d{3})|\bcu1\d\d\b|nvcc|nvidia-smi|NVLink|flash-attn|FlashAttention"
+        r"\bnvidia|NVIDIA|\bCUDA(?!_VISIBLE|\d{3})|\bcu1\d\d\b|nvcc|nvidia-smi|NVLink|flash-attn"
+        r"|FlashAttention"
     ),
     "new GPU": re.compile(r"Blackwell|Hopper"),
     "bfloat16": re.compile(r"dtype=bfloat16"),
@@ -62,7 +67,10 @@ def traits_of(lines: Iterable[Line]) -> frozenset[str]:
 
 
 def releases_in(lines: Sequence[Line], remedies: Iterable[str]) -> frozenset[str]:
-    """Return the releases that a log names of the packages and the Python that remedies propose, as traits ("verl==0.9.1")."""
+    """Return the releases that a log names of the packages and the Python that remedies propose.
+
+    They are traits ("verl==0.9.1").
+    """
     found: set[str] = set()
     for remedy in remedies:
         for package in {package for package, bounds in _proposed(remedy) if bounds}:
@@ -80,7 +88,10 @@ def _proposed(words: str) -> Iterator[tuple[str, str]]:
 
 
 def fitting(remedy: str, traits: AbstractSet[str], advice: str = "") -> str:
-    """Return the parts of a remedy that no trait contradicts, without those that install what `advice` installs already."""
+    """Return the parts of a remedy that no trait contradicts.
+
+    Those that install what `advice` installs already are left out.
+    """
     others = {package for package, _ in _proposed(advice)}
     kept = [
         _ALTERNATIVE.join(left)

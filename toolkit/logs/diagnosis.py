@@ -1,10 +1,12 @@
-"""Finds the first cause in logs: combines the first error (`first_cause`) with the faults that known texts prove (`signature`).
+"""Finds the first cause in logs.
 
-An error without a signature has no named cause. A fault of the environment is named if it is the error that ended the
-run, or if the run's end shows only a consequence and the fault was logged earlier. Other findings are reported
-separately. A complaint that the run survived is not a cause: training continued after it, or the complaint itself
-states that it has no consequences. Neither is a repetition of the same complaint, except as the program's last
-output.
+Combines the first error (`first_cause`) with the faults that known texts prove (`signature`).
+
+An error without a signature has no named cause. A fault of the environment is named if it is the error that
+ended the run, or if the run's end shows only a consequence and the fault was logged earlier. Other findings
+are reported separately. A complaint that the run survived is not a cause: training continued after it, or the
+complaint itself states that it has no consequences. Neither is a repetition of the same complaint, except as
+the program's last output.
 """
 
 from __future__ import annotations
@@ -57,7 +59,10 @@ _AT_ONCE = 1.0  # second: clocks of nodes differ, and lines arrive late
 
 @dataclass(frozen=True)
 class Reading:
-    """The diagnosis of one log. `causes` are named faults, the first cause first; `error` is the first error if it is none of them."""
+    """The diagnosis of one log.
+
+    `causes` are named faults, the first cause first; `error` is the first error if it is none of them.
+    """
 
     causes: tuple[LoggedError, ...] = ()
     error: LoggedError | None = None
@@ -70,14 +75,20 @@ class Reading:
 
     @property
     def first(self) -> LoggedError | None:
-        """The first cause: a named fault, or an exception that shows where the fault lies. None if the log has neither."""
+        """The first cause: a named fault, or an exception that shows where the fault lies.
+
+        None if the log has neither.
+        """
         if self.causes:
             return self.causes[0]
         return self.error if self.error is not None and self.error.blame is not None else None
 
     @property
     def rank(self) -> int:
-        """The rank of this log among several of a run: 0 for a fault that is a cause by itself, 3 for a consequence."""
+        """The rank of this log among several of a run: 0 for a cause by itself, 3 for a consequence.
+
+        A cause by itself is a fault.
+        """
         if self.causes:
             return 0 if any(cause.is_strong for cause in self.causes) else 2
         return 1 if self.error is not None and not only_follows(self.error) else 3
@@ -92,7 +103,8 @@ class Reading:
 def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -> Reading:
     """Judge one log. Output of the run's processes after its end is kept separately.
 
-    `trains_from` is the line in which the first step begins, infinite for none; by default the lines are searched for it.
+    `trains_from` is the line in which the first step begins, infinite for none; by default the lines are
+    searched for it.
     """
     log = _Log(lines, source)
     fatal = log.fatal()
@@ -152,9 +164,12 @@ def _conditioned(
 
 
 class _Log:
-    """What a log reports: `reports` are all errors in its order, `errors` those of the exceptions that may have ended the run.
+    """What a log reports.
 
-    `lines` are those of the run, `after_end` those after its end. `loud` are the exceptions that may have ended it.
+    `reports` are all errors in its order, `errors` those of the exceptions that may have ended the run.
+
+    `lines` are those of the run, `after_end` those after its end. `loud` are the exceptions that may have
+    ended it.
     """
 
     def __init__(self, lines: Sequence[Line], source: str) -> None:
@@ -215,7 +230,7 @@ class _Log:
 
 
 def together(readings: Mapping[str, Reading]) -> Reading:
-    """Judge several logs of one run: named causes before unknown errors, and those before consequences, each by time.
+    """Judge several logs of one run: named causes, then unknown errors, then consequences, each by time.
 
     A fault of the job itself in one log is not explained by a later report in another.
     """

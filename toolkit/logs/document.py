@@ -96,8 +96,10 @@ class ResultDocument(TypedDict):
     title: str
     fault: Annotated[
         Fault | Literal["environment"],
-        "what is at fault: the environment, the job's configuration, its own code, its launch script, or a program that "
-        "raised an exception which names no setting",
+        (
+            "what is at fault: the environment, the job's configuration, its own code, its launch script, "
+            "or a program that raised an exception which names no setting"
+        ),
     ]
     status: Literal["fail"]
     reason: Annotated[str, "with --verify: the result of the rule on this machine"]
@@ -135,8 +137,10 @@ class SpanDocument(TypedDict):
     start: Annotated[float | None, "null if none of its lines has a time"]
     how: Annotated[
         How,
-        "told: a line holds the duration; between: from the times of two lines; silence: from the last line before it to its "
-        "first own line",
+        (
+            "told: a line holds the duration; between: from the times of two lines; silence: from the last "
+            "line before it to its first own line"
+        ),
     ]
     is_open: Annotated[bool, "the log ends before it does, so it took at least this long"]
     parts: Annotated[dict[str, float | None], "the parts of a step, in seconds"]
@@ -176,7 +180,10 @@ class LogsDocument(TypedDict):
     schema_version: Literal[1]
     verdict: Annotated[
         Literal["ok", "failures", "not_determined"],
-        "ok: nothing failed; failures: a cause was found; not_determined: something failed, or may have, for an unknown reason",
+        (
+            "ok: nothing failed; failures: a cause was found; not_determined: something failed, or may "
+            "have, for an unknown reason"
+        ),
     ]
     target: TargetDocument
     results: Annotated[
@@ -221,9 +228,9 @@ class Confirmation:
 class Answer:
     """What was read and found, and how the start-up time was spent.
 
-    `notes` list what was skipped; `unread` names logs that may not have been read completely. `confirmed` holds what
-    the rules report here, by the cause's code, if they were run; `fixes` holds the fix for a fault and its safety, by the fault's
-    code. `arguments` are the options that name the target.
+    `notes` list what was skipped; `unread` names logs that may not have been read completely. `confirmed`
+    holds what the rules report here, by the cause's code, if they were run; `fixes` holds the fix for a fault
+    and its safety, by the fault's code. `arguments` are the options that name the target.
     """
 
     reading: Reading
@@ -251,7 +258,10 @@ class Answer:
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 a cause was named; 3 something failed for an undetermined reason, or the logs were unreadable or empty; 0 nothing failed."""
+        """1 if a cause was named, 0 if nothing failed, 3 otherwise.
+
+        3 means that something failed for an undetermined reason, or that the logs were unreadable or empty.
+        """
         if self.reading.first is not None:
             return ExitCode.FAILED
         found = self.reading.error is not None or self.reading.consequences
@@ -279,7 +289,10 @@ def document(answer: Answer) -> LogsDocument:
 
 
 def confirming(signature: Signature, arguments: Sequence[str] = ()) -> str:
-    """Return the command that confirms the fault on this machine, "" if there is none. `arguments` name the target."""
+    """Return the command that confirms the fault on this machine, "" if there is none.
+
+    `arguments` name the target.
+    """
     if not signature.rules:
         return ""
     subject = _not_named(signature.rules[0], arguments)
@@ -289,7 +302,7 @@ def confirming(signature: Signature, arguments: Sequence[str] = ()) -> str:
 
 
 def _not_named(code: str, arguments: Sequence[str]) -> str:
-    """Return the placeholder of the input that a rule requires and the arguments do not name, "" if there is none."""
+    """Return the placeholder of the input that a rule requires and the arguments do not name, or ""."""
     subject = _SUBJECTS.get(family_of(code), "")
     launch = list(arguments)
     while launch and launch[0].startswith("--") and launch[0] != "--":
@@ -495,7 +508,10 @@ def headline(answer: Answer) -> tuple[str, str]:
     elif error.signature is not None:
         sentence = f"the logs show only a consequence: {_lower(error.signature.title)}"
     else:
-        sentence = f"something failed, and {'this log does' if len(answer.files) == 1 else 'these logs do'} not show why"
+        sentence = (
+            f"something failed, and {'this log does' if len(answer.files) == 1 else 'these logs do'} not "
+            "show why"
+        )
     return NOT_DETERMINED, sentence
 
 
@@ -506,7 +522,7 @@ def _lower(title: str) -> str:
 
 
 def only_consequences(answer: Answer) -> bool:
-    """Return whether the logs show that something died but not why, which logs of other processes may show."""
+    """Return whether the logs show that something died but not why, which other processes' logs may show."""
     error = answer.reading.error
     known = error.signature if error is not None else None
     if answer.reading.first is not None or (error is not None and known is None):
@@ -534,6 +550,7 @@ def next_steps(answer: Answer) -> Sequence[str]:
         steps.append(f"verl-doctor explain {name_of(answer.reading.first)[0]}")
     if only_consequences(answer):
         steps.append(
-            "verl-doctor logs /tmp/ray/session_latest/logs  # the logs of Ray's processes, on the node that died"
+            "verl-doctor logs /tmp/ray/session_latest/logs  # the logs of Ray's processes, on the node "
+            "that died"
         )
     return steps

@@ -33,8 +33,8 @@ def fatal_exceptions(
 ) -> tuple[list[Raised], list[Raised]]:
     """Return the exceptions that may have ended the run, and those that it survived.
 
-    The program's last output counts unless training continued after it. An exception raised once counts unless the
-    run was ended from outside.
+    The program's last output counts unless training continued after it. An exception raised once counts
+    unless the run was ended from outside.
     """
     if not every:
         return [], []
@@ -61,7 +61,10 @@ def _is_end(raised: Raised) -> bool:
 
 
 def ending_of(fatal: LoggedError | None, in_lines: Sequence[LoggedError], steps: Steps) -> LoggedError | None:
-    """Return the error that ended the run, or the line that reports that the run was ended from outside before anything failed."""
+    """Return the error that ended the run, or the line that reports that it was ended from outside.
+
+    The latter applies if the run was ended before anything failed.
+    """
     first = next(
         (error for error in in_lines if error.kind == "ended" and steps.count_after(error.number) < SURE),
         None,
@@ -88,7 +91,10 @@ def fatal_error(
     lines: Sequence[Line],
     source: str,
 ) -> LoggedError | None:
-    """Return the original error, or the death of a process. `fatal_lines` are the lines that the run did not survive."""
+    """Return the original error, or the death of a process.
+
+    `fatal_lines` are the lines that the run did not survive.
+    """
     first = first_error(loud)
     if first is None:
         death = death_in(fatal_lines)
@@ -114,7 +120,10 @@ def fatal_error(
 
 
 def survived_reports(in_lines: Sequence[LoggedError], steps: Steps, enough: int) -> list[LoggedError]:
-    """Return the reports outside tracebacks that the run survived. An early hint may still turn out to be the cause."""
+    """Return the reports outside tracebacks that the run survived.
+
+    An early hint may still turn out to be the cause.
+    """
     over = steps.survived(((error.number, error.words) for error in in_lines), enough)
     return [
         error

@@ -1,8 +1,10 @@
-"""The lines of a log that may explain why a run failed: a bounded number, searched in blocks rather than line by line.
+"""A bounded number of a log's lines that may explain why a run failed.
 
-A line counts if it contains a known word. After the head of a traceback every line counts for a while, because
-several processes may write in turn. A repeated complaint counts a few times; the end of the log always counts. If
-every line of a log complains, the first and the last complaints are kept.
+They are searched in blocks rather than line by line.
+
+A line counts if it contains a known word. After the head of a traceback every line counts for a while,
+because several processes may write in turn. A repeated complaint counts a few times; the end of the log
+always counts. If every line of a log complains, the first and the last complaints are kept.
 """
 
 from __future__ import annotations
@@ -23,17 +25,84 @@ CUT_OFF = (EOFError, zlib.error, OSError, ValueError)
 """The errors that readers of compressed files raise when a file is damaged or truncated."""
 
 WORDS = (
-    "rror", "ERROR", "xception", "raceback", "ailed", "annot", "nable to", "illed", "ould not", "NCCL WARN", "not found",
-    "No such file or directory", "No space left on device", "No module named", "temporarily unavailable", "terminate called",
-    "Watchdog caught", "out of memory", "low on ", "memory pressure", "oom_kill", "% full, available space",
-    "Sleep mode freed", " received at time=", "not registered within", "fate shares", "marked", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
-    "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
-    "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible", "access fault", "step creation ", "xceed", "Pressure]", "cache memory: -", "times out", "profiled value", "exit code", "PREEMPT", "Preempted by", "Eviction", "node scale down", "death signal", ":nan", "': nan", "HCCP", "Assertion `", "ermission denied", "untime env agent", ": fatal: ", "list too long", "Ray dependencies", "NVIDIA Driver was not", "NET/Socket : Using", "NVSHMEM API called", "UNREACHABLE executed", ": invalid option", "free(): invalid", "corruption (", "corrupted size vs", "munmap_chunk()", "malloc(): ", "numeric argument required", "not a valid identifier",
-)  # fmt: skip
+    "rror",
+    "ERROR",
+    "xception",
+    "raceback",
+    "ailed",
+    "annot",
+    "nable to",
+    "illed",
+    "ould not",
+    "NCCL WARN",
+    "not found",
+    "No such file or directory",
+    "No space left on device",
+    "No module named",
+    "temporarily unavailable",
+    "terminate called",
+    "Watchdog caught",
+    "out of memory",
+    "low on ",
+    "memory pressure",
+    "oom_kill",
+    "% full, available space",
+    "Sleep mode freed",
+    " received at time=",
+    "not registered within",
+    "fate shares",
+    "marked",
+    "NVRM: Xid",
+    "Unknown vLLM environment",
+    "KeyboardInterrupt",
+    "checkpoint shards",
+    " took ",
+    "core engine proc",
+    "Final validation metrics",
+    "ray init kwargs",
+    "ptxas fatal   : ",
+    "UserWarning: CUDA initialization: ",
+    "Waiting for register center actor ",
+    "which is incompatible",
+    "access fault",
+    "step creation ",
+    "xceed",
+    "Pressure]",
+    "cache memory: -",
+    "times out",
+    "profiled value",
+    "exit code",
+    "PREEMPT",
+    "Preempted by",
+    "Eviction",
+    "node scale down",
+    "death signal",
+    ":nan",
+    "': nan",
+    "HCCP",
+    "Assertion `",
+    "ermission denied",
+    "untime env agent",
+    ": fatal: ",
+    "list too long",
+    "Ray dependencies",
+    "NVIDIA Driver was not",
+    "NET/Socket : Using",
+    "NVSHMEM API called",
+    "UNREACHABLE executed",
+    ": invalid option",
+    "free(): invalid",
+    "corruption (",
+    "corrupted size vs",
+    "munmap_chunk()",
+    "malloc(): ",
+    "numeric argument required",
+    "not a valid identifier",
+)
 """Search words: nearly every complaint contains at least one, and so do the beginning and the end of a run.
 
-Longer words search faster: the search takes up to half a second per gigabyte. The tests of the signatures name an example
-that contains none.
+Longer words search faster: the search takes up to half a second per gigabyte. The tests of the signatures
+name an example that contains none.
 """
 
 GOES_ON = 2
@@ -58,8 +127,8 @@ _DIGITS = b"0123456789"
 class Excerpt:
     """The relevant lines in their order, and the number of lines and bytes in the log.
 
-    `left_out` counts the lines beyond the limit, `shortened` the complaining lines longer than the buffer. `cut_off`
-    is why the log could not be read to its end.
+    `left_out` counts the lines beyond the limit, `shortened` the complaining lines longer than the buffer.
+    `cut_off` is why the log could not be read to its end.
     """
 
     lines: tuple[Line, ...]
@@ -100,7 +169,9 @@ def has_word(text: str) -> bool:
 
 
 def _blocks(read: Callable[[int], bytes], shortened: Callable[[bytes], bytes]) -> Iterator[tuple[bytes, int]]:
-    """Yield the content in blocks of whole lines, each with its original size in bytes; an endless line is shortened as it grows.
+    """Yield the content in blocks of whole lines, each with its original size in bytes.
+
+    An endless line is shortened as it grows.
 
     A partial line is yielded before the reader's error is raised.
     """
@@ -206,7 +277,7 @@ class _Reader:
         return end + 1
 
     def _complaint(self, block: bytes, at: int, number: int) -> int:
-        """Keep a line with one of the words unless it occurred too often; return the offset of the next line."""
+        """Keep a line with one of the words unless it occurred too often; return the next line's offset."""
         end = block.index(b"\n", at)
         if at in self._opening:
             is_new, goes_on = self._is_new(block[at : at + _SAMPLE], _TRACEBACKS), _WINDOW
@@ -234,7 +305,10 @@ class _Reader:
             self._last.append(kept)
 
     def shortened(self, line: bytes) -> bytes:
-        """Shorten a very long line to the text around the first of the words and its end, as if the end overwrote the rest."""
+        """Shorten a very long line to its end and the text around the first of the words.
+
+        The result reads as if the end overwrote the rest.
+        """
         if len(line) <= _LONGEST:
             return line
         first = len(line)

@@ -1,4 +1,7 @@
-"""Lines that show that a run failed but not why: final messages of launchers and job managers, exit codes, errors of loggers."""
+"""Lines that show that a run failed but not why.
+
+These are final messages of launchers and job managers, exit codes, and errors of loggers.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,13 @@ from verl_doctor.toolkit.logs.python_errors import OVERRIDES
 
 _ERRORS = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _LAST = 15  # last lines that may contain a program's final message
-# How launchers, shells, job managers, CI systems and Kubernetes report the end of a failed run. A code of 0 is no failure.
+# How launchers, shells, job managers, CI systems and Kubernetes report the end of a failed run. A code of 0
+# is no failure.
 _FAILED = re.compile(
     r"""
     \bjob\b .{0,80}? \b(?:failed|crashed|aborted)\b
-  | \b(?:exit(?:ed|ing)?|return(?:ed)?|terminated|completed|failed|died) (?:\s with)? (?:\s a)? (?:\s non-?zero)? \s (?:exit[ -]?)? (?:code|status|rc)
+  | \b(?:exit(?:ed|ing)?|return(?:ed)?|terminated|completed|failed|died) (?:\s with)?
+        (?:\s a)? (?:\s non-?zero)? \s (?:exit[ -]?)? (?:code|status|rc)
         \s? [:=]? \s? \(? -? (?!0+\b)\d+
   | \bexit[ _-]?(?:code|status) \s* [:=]? \s* \(? -? (?!0+\b)\d+
   | \breturned\ non-zero | \bnon-zero\ exit\b
@@ -24,7 +29,8 @@ _FAILED = re.compile(
   | ^(?:\#\#)?\[error\] | ^::error
   | \b(?:phase|state|status|conclusion|result)"? \s? [:=] \s? "?(?:failed|failure|error)\b
   | ^\S{1,60}:\ (?:(?:fatal\ )?error|fatal|panic):\ | ^(?:fatal|panic):\ | ^FATAL\b
-  | \(core\ dumped\)|\bdied\ with\ <Signals\.|\bterminated\ by\ signal|\bkilled\ by\ signal | ^Killed$ | \bfinished:\ failure\b | \brc\s?[=:]\s?-?[1-9]\d*\b | ^Aborted$ | ^Segmentation\ fault
+  | \(core\ dumped\)|\bdied\ with\ <Signals\.|\bterminated\ by\ signal|\bkilled\ by\ signal
+  | ^Killed$ | \bfinished:\ failure\b | \brc\s?[=:]\s?-?[1-9]\d*\b | ^Aborted$ | ^Segmentation\ fault
   | \bpanicked\ at\b | ^CMake\ Error\b
   | ^Set\ the\ environment\ variable\ HYDRA_FULL_ERROR=1
   | \bCrashLoopBackOff\b|\bBack-off\ restarting\ failed\ container
@@ -41,9 +47,11 @@ _COMPLAINS = re.compile(
 )
 # Errors that loggers also print at the start of healthy runs.
 _HARMLESS = re.compile(
-    r"Unable to register cu\w+ factory|computation placer already registered|metrics exporter agent|Cannot use FA version|"
-    r"Failed to start the dashboard|dashboard agent|TensorRT|Overriding a previously registered kernel|usage stats|num_errors|"
-    r"Unclosed (?:client session|connector)|leaked \w+ objects|Address family not supported|has NOT been destroyed|not a git repository"
+    r"Unable to register cu\w+ factory|computation placer already registered|metrics exporter agent"
+    r"|Cannot use FA version|Failed to start the dashboard|dashboard agent|TensorRT"
+    r"|Overriding a previously registered kernel|usage stats|num_errors|Unclosed (?:client session"
+    r"|connector)|leaked \w+ objects|Address family not supported|has NOT been destroyed"
+    r"|not a git repository"
 )
 _NO_ERROR = re.compile(
     r"\b(?:no|0|without) (?:errors?|failures?)\b|\bnot an error\b|\b(?:errors?|failures?|failed)[=: ]+0\b",
@@ -58,7 +66,8 @@ _HEAD = "Traceback (most recent call last):"
 def failure_in(lines: Sequence[Line], survived: int, *, finished: bool) -> Cause | None:
     """Return the line that shows that a run failed; None for a run that may have succeeded.
 
-    The run continued after everything up to the line `survived`. If it `finished`, only reports of its end count.
+    The run continued after everything up to the line `survived`. If it `finished`, only reports of its end
+    count.
     """
     rest = [
         line

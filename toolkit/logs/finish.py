@@ -1,7 +1,8 @@
 """Which complaints a run survived that finished its training or is still running.
 
-Output of its processes during shutdown is no failure: a worker that ends before its children complains about them.
-Neither is anything before that, since the run survived it. A failed earlier run in the same log is separate.
+Output of its processes during shutdown is no failure: a worker that ends before its children complains about
+them. Neither is anything before that, since the run survived it. A failed earlier run in the same log is
+separate.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import OVERRIDES
 
 FINISHED = "Final validation metrics"
-"""verl's trainers print it after the last step, its checkpoints and the last validation (verl/trainer/ppo/ray_trainer.py, `fit`)."""
+"""What verl's trainers print after the last step, its checkpoints and the last validation.
+
+See `fit` in verl/trainer/ppo/ray_trainer.py.
+"""
 
 _RUNNER = re.compile(r"\w*TaskRunner\b|main_task\b")
 _CONNECTS = "ray init kwargs: "
@@ -32,7 +36,10 @@ def finished_at(lines: Sequence[Line]) -> int | None:
 
 @dataclass(frozen=True)
 class Life:
-    """The lines of a run that finished or is still running: after `begin`, up to `end`. Nothing in them ended it."""
+    """The lines of a run that finished or is still running: after `begin`, up to `end`.
+
+    Nothing in them ended it.
+    """
 
     begin: int = 0
     end: int = 0
@@ -43,7 +50,10 @@ class Life:
 
 
 def life_of(lines: Sequence[Line], goes_on: int = 0) -> Life:
-    """Return the life of a log's last run. `goes_on` is the line up to which a run that has not finished certainly continued."""
+    """Return the life of a log's last run.
+
+    `goes_on` is the line up to which a run that has not finished certainly continued.
+    """
     at = finished_at(lines)
     end = goes_on if at is None else lines[at].number
     before = [line for line in lines if line.number <= end]
@@ -56,7 +66,10 @@ def life_of(lines: Sequence[Line], goes_on: int = 0) -> Life:
 
 
 def parted(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """Split off what Ray and the run's workers print after its end. A task runner with another number belongs to another run."""
+    """Split off what Ray and the run's workers print after its end.
+
+    A task runner with another number belongs to another run.
+    """
     end = finished_at(lines)
     if end is None:
         return list(lines), []

@@ -1,9 +1,11 @@
-"""Finds the first cause of a failed run in the log of Python, Ray and vLLM processes, or none if the log does not show it.
+"""Finds the first cause of a failed run in the log of Python, Ray and vLLM processes.
 
-The error that ended the run is usually a consequence: a worker's error reaches the driver inside another exception, and the
-other members of its group complain that it is gone. The exception that ended the program is traced back to the
-original one, in whichever process that was raised. If it only reports that a process died, the first error before it
-counts.
+Finds none if the log does not show it.
+
+The error that ended the run is usually a consequence: a worker's error reaches the driver inside another
+exception, and the other members of its group complain that it is gone. The exception that ended the program
+is traced back to the original one, in whichever process that was raised. If it only reports that a process
+died, the first error before it counts.
 """
 
 from __future__ import annotations
@@ -22,46 +24,59 @@ from verl_doctor.toolkit.text import clipped
 
 # Exceptions that report another process's end, or their own process's end from outside.
 _FOLLOWS = re.compile(
-    r"RayActorError|Actor\w*Error|WorkerCrashedError|NodeDiedError|LocalRayletDiedError|OwnerDiedError|Object\w*(?:Lost|Died)\w*|"
-    r"\w*DeadError|KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|Connection(?:Reset|Aborted|Refused)Error|EOFError|"
-    r"ChildFailedError|CalledProcessError|ProcessExitedException"
+    r"RayActorError|Actor\w*Error|WorkerCrashedError|NodeDiedError|LocalRayletDiedError|OwnerDiedError"
+    r"|Object\w*(?:Lost|Died)\w*|\w*DeadError|KeyboardInterrupt|SystemExit|CancelledError"
+    r"|BrokenPipeError|Connection(?:Reset|Aborted|Refused)Error|EOFError|ChildFailedError"
+    r"|CalledProcessError|ProcessExitedException"
 )
 _ELSEWHERE = re.compile(
-    r"(?:see|check|for)\b.{0,40}\b(?:root cause|stack trace|traceback|inner exception|logs?)\b|(?:died|exited) unexpectedly|"
-    r"[Cc]onnection (?:closed|reset) by peer|no materializable trajectories",
+    (
+        r"(?:see|check|for)\b.{0,40}\b(?:root cause|stack trace|traceback|inner exception|logs?)\b|(?:died"
+        r"|exited) unexpectedly|[Cc]onnection (?:closed|reset) by peer|no materializable trajectories"
+    ),
     re.IGNORECASE,
 )
 # How a client reports that a server failed while it answered.
 _SERVER_FAILED = re.compile(
-    r"\b(?:status(?: code)?|[Ee]rror code|returned|HTTP|code)[ :=]{1,3}500\b|\b500[ :]{1,2}(?:Internal )?Server Error|\b500, message=|Internal Server Error"
+    r"\b(?:status(?: code)?|[Ee]rror code|returned|HTTP|code)[ :=]{1,3}500\b|\b500[ :]{1,2}"
+    r"(?:Internal )?Server Error|\b500, message=|Internal Server Error"
 )
-# How a process reports its death when it cannot raise: Python's faulthandler, glog in Ray's and torch's C++, the C++ library, the shell,
-# the kernel.
+# How a process reports its death when it cannot raise: Python's faulthandler, glog in Ray's and torch's C++,
+# the C++ library, the shell, the kernel.
 _DEATH = re.compile(
-    r"Fatal Python error: .+|\*\*\* SIG[A-Z]+ received at .*|terminate called after throwing an instance of .+|.*\bCheck failed: .+|"
-    r".*(?:Segmentation fault|Bus error|Illegal instruction|Aborted|Killed)(?: +\(core dumped\).*)?|"
-    r".*[Oo]ut of memory: Killed process.*|.*exceeds the memory usage threshold.*"
+    r"Fatal Python error: .+|\*\*\* SIG[A-Z]+ received at .*"
+    r"|terminate called after throwing an instance of .+|.*\bCheck failed: .+|.*(?:Segmentation fault"
+    r"|Bus error|Illegal instruction|Aborted|Killed)(?: +\(core dumped\).*)?|.*"
+    r"[Oo]ut of memory: Killed process.*|.*exceeds the memory usage threshold.*"
 )
 _ABORT = re.compile(r"SIGABRT|Aborted")
 _FATAL = re.compile(
-    r"\[F\d{3,4} |taking the entire process down|watchdog got stuck|Check failed: |Assertion `|^terminate called"
+    r"\[F\d{3,4} |taking the entire process down|watchdog got stuck|Check failed: |Assertion `"
+    r"|^terminate called"
 )
 _WHAT = re.compile(r"\s*what\(\): +(.+)")
-# How ninja and make report that a command of theirs failed: the shell printed above it that the compiler was killed.
+# How ninja and make report that a command of theirs failed: the shell printed above it that the compiler was
+# killed.
 _BUILD_ENDED = re.compile(r"\s*(ninja: build stopped.*|g?make(?:\[\d+\])?: \*\*\*.*)")
 _COMPLAINT = re.compile(
-    r"\berror\b|cannot|can't|could not|not found|no such|fail|denied|invalid|unrecognized|unexpected|not in struct|refused",
+    (
+        r"\berror\b|cannot|can't|could not|not found|no such|fail|denied|invalid|unrecognized|unexpected"
+        r"|not in struct|refused"
+    ),
     re.IGNORECASE,
 )
-# How bash, dash and zsh report a script's line, what they print of it with `set -x`, and how argparse complains.
+# How bash, dash and zsh report a script's line, what they print of it with `set -x`, and how argparse
+# complains.
 _SHELL = re.compile(
-    r"\S+: line \d+: .+|\S+: \d+: (?:\S+: )?.*(?:not found|[Pp]ermission denied|[Bb]ad substitution|No such file.*|parameter not set|[Ss]yntax error.*|can't \w+.*)"
+    r"\S+: line \d+: .+|\S+: \d+: (?:\S+: )?.*(?:not found|[Pp]ermission denied|[Bb]ad substitution"
+    r"|No such file.*|parameter not set|[Ss]yntax error.*|can't \w+.*)"
 )
 # Tidying up that fails, as rm or the shell reports it: no job depends on it.
 _TIDYING = re.compile(r"(?:\S+: (?:line )?\d+: )?(?:/\S+/)?rm: (?:cannot remove|Argument list too long)")
 _TRACED = re.compile(r"\++ ")
 _ARGUMENT = re.compile(
-    r"(?!srun|slurmstepd)\S+(?: \S+)?: error: (?:argument |unrecognized arguments|the following arguments|ambiguous option).+"
+    r"(?!srun|slurmstepd)\S+(?: \S+)?: error: (?:argument |unrecognized arguments"
+    r"|the following arguments|ambiguous option).+"
 )
 _SEARCH_PATH = "Config search path:"
 _ENDING = 15  # last lines that may contain a program's final message
@@ -77,8 +92,9 @@ _NEAR = 200  # lines within which a process continues a report
 class Cause:
     """The first cause as text, as far as the log has it: `words` is one line.
 
-    `lines` are the few lines that show it, `number` is the number of the first of them, and `process` is the process that
-    printed it ("WorkerDict pid=12"), "" where unnamed. `frame` is the place in a file where it was raised, "" when unknown.
+    `lines` are the few lines that show it, `number` is the number of the first of them, and `process` is the
+    process that printed it ("WorkerDict pid=12"), "" where unnamed. `frame` is the place in a file where it
+    was raised, "" when unknown.
     """
 
     words: str
@@ -98,7 +114,7 @@ def first_cause(text: str) -> Cause | None:
 
 
 def loud_errors(lines: Sequence[Line]) -> list[Raised]:
-    """Return the exceptions that are reported as errors, in order; of a chain the last, with the others attached."""
+    """Return the exceptions reported as errors, in order; of a chain the last, with the others attached."""
     return [raised for raised in raised_in(lines) if is_loud(raised.line) and not _is_ignored(raised, lines)]
 
 
@@ -108,7 +124,10 @@ def is_loud(line: Line) -> bool:
 
 
 def last_word(loud: Sequence[Raised]) -> Raised:
-    """Return the exception that ended the program: its own last one if it printed any, because workers may go on complaining after it."""
+    """Return the exception that ended the program.
+
+    It is the program's own last one if it printed any, because workers may go on complaining after it.
+    """
     return ([raised for raised in loud if not raised.line.process] or loud)[-1]
 
 
@@ -123,7 +142,10 @@ def first_error(loud: Sequence[Raised]) -> Raised | None:
 
 
 def _of_server(first: Raised, loud: Sequence[Raised]) -> Raised | None:
-    """Return what a server of the job raised shortly before, if an exception reports that the server failed; None for any other."""
+    """Return what a server of the job raised shortly before, if an exception reports that it failed.
+
+    None for any other exception.
+    """
     if not is_server_failure(first):
         return None
     before = (
@@ -135,7 +157,10 @@ def _of_server(first: Raised, loud: Sequence[Raised]) -> Raised | None:
 
 
 def is_server_failure(raised: Raised) -> bool:
-    """Return whether an exception reports that a server failed while it answered. The job's own have no certificates."""
+    """Return whether an exception reports that a server failed while it answered.
+
+    The job's own have no certificates.
+    """
     return _SERVER_FAILED.search(raised.message) is not None and "https://" not in raised.message
 
 
@@ -145,7 +170,9 @@ def follows(raised: Raised) -> bool:
 
 
 def _as_first_printed(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
-    """Return the same error as printed by the process in which it occurred, which comes before the exception that it caused.
+    """Return the same error as printed by the process in which it occurred.
+
+    That output comes before the exception that it caused.
 
     That exception may quote the error at the end of its own message.
     """
@@ -218,7 +245,7 @@ def _same_process(line: Line, other: Line) -> bool:
 
 
 def _of_complaints(lines: Sequence[Line]) -> Cause | None:
-    """Return the complaint at the end of the log that Hydra, argparse or a shell printed without a traceback."""
+    """Return the complaint of Hydra, argparse or a shell, without a traceback, at the end of the log."""
     written = [line for line in lines if line.text.strip() and not line.text.startswith(_HYDRA)][-_MOST:]
     loud = [line for line in written if line.level in _LOUD]
     begin = next((at for at, line in enumerate(loud) if _COMPLAINT.search(line.text)), None)
@@ -229,7 +256,10 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
 
 
 def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
-    """Return what ended a program that raised nothing, and its phase: the final message of the shell, an argument parser or Hydra."""
+    """Return what ended a program that raised nothing, and its phase.
+
+    It is the final message of the shell, an argument parser or Hydra.
+    """
     written = [line for line in without_tidying(lines) if line.text.strip()]
     if (short := _short_message(lines)) is not None:
         return short, "composition"
@@ -241,19 +271,28 @@ def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
 
 
 def without_tidying(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines without complaints of `rm` beside a job that has started: a script may end with one before that."""
+    """Return the lines without complaints of `rm` beside a job that has started.
+
+    Before that, a script may end with one.
+    """
     began = next((line.number for line in lines if "pid=" in line.process), math.inf)
     return [line for line in lines if line.number < began or not _TIDYING.match(line.text)]
 
 
 def refused_argument(lines: Sequence[Line]) -> Cause | None:
-    """Return the argument that a parser refused before it ended its process; a server that verl starts has its own parser."""
+    """Return the argument that a parser refused before it ended its process.
+
+    A server that verl starts has its own parser.
+    """
     found = next((line for line in lines if line.level in _LOUD and _ARGUMENT.match(line.text)), None)
     return None if found is None else complaint([found])
 
 
 def _short_message(lines: Sequence[Line]) -> Cause | None:
-    """Return Hydra's complaint about a configuration that it cannot compose, which precedes the hint about the variable for a traceback."""
+    """Return Hydra's complaint about a configuration that it cannot compose.
+
+    The complaint precedes the hint about the variable for a traceback.
+    """
     headers = [at for at, line in enumerate(lines) if line.text.startswith(_HYDRA)]
     if not headers or any(line.text.startswith(OVERRIDES) for line in lines[: headers[0]]):
         return None

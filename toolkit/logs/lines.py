@@ -1,8 +1,11 @@
-"""Splits a log into lines, and separates the process that printed each from its text, without colours, names and clocks.
+"""Splits a log into lines, and separates each line's process from its text.
 
-Ray puts "(WorkerDict pid=12, ip=10.0.0.1) " before its workers' output, vLLM "(EngineCore pid=34) ", and then "ERROR 11-20
-12:00:00 [core.py:700] " before each line of a message, tracebacks included. torchrun, srun, mpirun and containers add a
-number or a name; log collectors add a date, or wrap the line in JSON. Other prefixes are learnt from the log itself (`prefix`).
+The process is the one that printed the line. The text is without colours, names and clocks.
+
+Ray puts "(WorkerDict pid=12, ip=10.0.0.1) " before its workers' output, vLLM "(EngineCore pid=34) ", and then
+"ERROR 11-20 12:00:00 [core.py:700] " before each line of a message, tracebacks included. torchrun, srun,
+mpirun and containers add a number or a name; log collectors add a date, or wrap the line in JSON. Other
+prefixes are learnt from the log itself (`prefix`).
 """
 
 from __future__ import annotations
@@ -18,48 +21,55 @@ from verl_doctor.toolkit.system.secret import MASK, without_secrets
 from verl_doctor.toolkit.system.token_shapes import without_keys
 from verl_doctor.toolkit.text import harmless
 
-# Escape sequences, including those that programs print as visible text, and colours that have lost their first character.
+# Escape sequences, including those that programs print as visible text, and colours that have lost their
+# first character.
 _COLOUR = re.compile(
-    r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033|#033)\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\[\d{1,2}(?:;\d{1,3}){0,4}m"
+    r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033|#033)\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|\[\d{1,2}(?:;\d{1,3}){0,4}m"
 )
 _PROCESS = re.compile(
-    r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))?,? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
+    r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))?,? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet"
+    r"|autoscaler|gcs_server)[^()]*\) "
 )
-# Labels of torchrun, mpirun (two kinds), `srun --label` and SGLang, of a container, of a pod (`kubectl logs --prefix`), of the node
-# (pdsh).
+# Labels of torchrun, mpirun (two kinds), `srun --label` and SGLang, of a container, of a pod (`kubectl logs
+# --prefix`), of the node (pdsh).
 _RANK = re.compile(
-    r"\[(?P<rank>(?:rank|default)(?:\d+|[a-zA-Z]))\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|\[(?P<tag>\d{1,5})\] |(?P<task>\d{1,4}): |"
-    r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<parallel>(?:[DTPE]P\d+ ?)+)\] |(?P<container>[\w.-]{1,60}) *\| |"
-    r"\[pod/(?P<pod>[\w./-]{1,150})\] |(?P<node>\d{1,3}(?:\.\d{1,3}){3}): |\[(?P<worker>[A-Za-z][\w.]{0,40}-\d{1,5})\]:? "
+    r"\[(?P<rank>(?:rank|default)(?:\d+|[a-zA-Z]))\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|\["
+    r"(?P<tag>\d{1,5})\] |(?P<task>\d{1,4}): |\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<parallel>(?:"
+    r"[DTPE]P\d+ ?)+)\] |(?P<container>[\w.-]{1,60}) *\| |\[pod/(?P<pod>[\w./-]{1,150})\] |"
+    r"(?P<node>\d{1,3}(?:\.\d{1,3}){3}): |\[(?P<worker>[A-Za-z][\w.]{0,40}-\d{1,5})\]:? "
 )
-# A date, the journal's date with a program's name, what Kubernetes or GitLab puts after it, a time of day, a quotation mark, a line
-# number, the number of a BuildKit step.
+# A date, the journal's date with a program's name, what Kubernetes or GitLab puts after it, a time of day, a
+# quotation mark, a line number, the number of a BuildKit step.
 _CLOCK = re.compile(
-    r"\[?\d{4}([-/])\d\d\1\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? (?:\| (?=[A-Z])|std(?:out|err) [FP] |\d\d[OE][+ ]?)?|\d{1,9}\.\d{3} (?=\()|"
-    r"\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?:? |"
-    r"#\d{1,3} (?:\d{1,5}\.\d{1,3} )?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \w[\w.-]* (?![\w.]*(?:Error|Exception|Warning):)[\w.@/-]+(?:\[\d+\])?: |> | {0,6}\d{1,8}\t"
+    r"\[?\d{4}([-/])\d\d\1\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? (?:\| (?=[A-Z])|std"
+    r"(?:out|err) [FP] |\d\d[OE][+ ]?)?|\d{1,9}\.\d{3} (?=\()|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?:? "
+    r"|#\d{1,3} (?:\d{1,5}\.\d{1,3} )?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \w[\w.-]* (?![\w.]*(?:Error"
+    r"|Exception|Warning):)[\w.@/-]+(?:\[\d+\])?: |> | {0,6}\d{1,8}\t"
 )
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
 # The level alone, in brackets, or after a clock and a logger's name.
 _BRACKETED = re.compile(r"\[(?P<level>TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\][: ]+")
 _BARE = re.compile(
-    r"(?:- )?(?:(?!(?:no|an?|the|any|got|with|without|of|for|zero|this|that|as|is|was|are|on|in|from|last)\b)[a-z_][\w.:/-]{0,60} (?:- )?)?(?P<level>TRACE|DEBUG|INFO|NOTICE|SUCC|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)(?: *[:|-]+ *| +)"
+    r"(?:- )?(?:(?!(?:no|an?|the|any|got|with|without|of|for|zero|this|that|as|is|was|are|on|in|from"
+    r"|last)\b)[a-z_][\w.:/-]{0,60} (?:- )?)?(?P<level>TRACE|DEBUG|INFO|NOTICE|SUCC|WARN|WARNING|ERROR"
+    r"|ERR|CRITICAL|FATAL)(?: *[:|-]+ *| +)"
 )
 _NAMES = {"WARN": "WARNING", "ERR": "ERROR", "TRACE": "DEBUG", "NOTICE": "INFO", "SUCC": "INFO"}
-# Headers of vLLM (vllm/logger.py), Python with a date, Hydra, Ray's C++ processes, glog in torch's form, NCCL, loguru, the example in
-# Python's documentation, and two of transformers.
+# Headers of vLLM (vllm/logger.py), Python with a date, Hydra, Ray's C++ processes, glog in torch's form,
+# NCCL, loguru, the example in Python's documentation, and two of transformers.
 _HEADER = re.compile(
-    rf"(?:\[[\w-]+\] )?(?P<level>{_LEVEL}) (?:\d\d-\d\d|\d{{4}}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d+)? \[?(?P<place>[^\]\[ ]+(?: [^\]\[ ]+)?)\] ?"
-    rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>{_LEVEL}|ERR|SUCC|WARN)\b(?:[ :\w./-]*? -- | - [\w.]+ - )"
-    rf"|(?P<first>{_LEVEL}):(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+|[\w.]+):"
-    rf"|\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\]\[[\w.]+\]\[(?P<hydra>{_LEVEL})\] - "
-    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?P<letter>[DIWECF]) \d+ \d+\] "
-    r"|\[?(?P<glog>[DIWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>[\w./<>-]+:\d+)\] ?"
-    r"|[\w.-]+:\d+:\d+ \[\d+\] NCCL (?P<nccl>INFO) "
-    rf"|(?P<loguru>{_LEVEL}|SUCCESS|TRACE) +\| (?P<module>[\w.]+:[\w<>]+:\d+) - "
-    rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? - [\w.-]+ - (?P<python>{_LEVEL}|FATAL) - "
-    rf"|\d\d/\d\d/\d{{4}} \d\d:\d\d:\d\d - (?P<american>{_LEVEL}) - (?P<logger>[\w.]+) +- +"
-    rf"|\[(?P<hugging>{_LEVEL})\|(?P<at>[\w.]+:\d+)\] \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+ >> ?"
+    rf"(?:\[[\w-]+\] )?(?P<level>{_LEVEL}) (?:\d\d-\d\d|\d{{4}}-\d\d-\d\d) \d\d:\d\d:\d\d(?:"
+    r"[.,]\d+)? \[?(?P<place>[^\]\[ ]+(?: [^\]\[ ]+)?)\] ?|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+"
+    rf"[\s:-]+(?P<named>{_LEVEL}|ERR|SUCC|WARN)\b(?:[ :\w./-]*? -- | - [\w.]+ - )|(?P<first>{_LEVEL}):"
+    r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+|[\w.]+):|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\]\["
+    rf"[\w.]+\]\[(?P<hydra>{_LEVEL})\] - |\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?P<letter>"
+    r"[DIWECF]) \d+ \d+\] |\[?(?P<glog>[DIWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>"
+    rf"[\w./<>-]+:\d+)\] ?|[\w.-]+:\d+:\d+ \[\d+\] NCCL (?P<nccl>INFO) |(?P<loguru>{_LEVEL}|SUCCESS"
+    r"|TRACE) +\| (?P<module>[\w.]+:[\w<>]+:\d+) - |\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? - "
+    rf"[\w.-]+ - (?P<python>{_LEVEL}|FATAL) - |\d\d/\d\d/\d{{4}} \d\d:\d\d:\d\d - "
+    rf"(?P<american>{_LEVEL}) - (?P<logger>[\w.]+) +- +|\[(?P<hugging>{_LEVEL})\|(?P<at>"
+    r"[\w.]+:\d+)\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+ >> ?"
 )
 # A warning as the module `warnings` prints it, and lines that are marked as warnings.
 _WARNING = re.compile(r"(?:[\w./<>-]+:\d+: )?\w*Warning: ")
@@ -69,11 +79,13 @@ _FRAME = re.compile(r'\s*File "[^"]+", line \d+')
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "C": "FATAL", "F": "FATAL"}
 _KNOWN = frozenset({*_LEVELS.values()})
 _ANY_LEVEL = re.compile(r"\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b", re.IGNORECASE)
-# What a launcher puts before the output of a program that it passes on through its own logger: that logger's level is not the program's.
+# What a launcher puts before the output of a program that it passes on through its own logger: that logger's
+# level is not the program's.
 _STREAM = re.compile(r"[\[(<]?(?:stderr|stdout)[\])>]?\s*[:|>-]?\s+", re.IGNORECASE)
 # A line of logfmt, with the quoted message, and a line of CSV whose fields are quoted.
 _LOGFMT = re.compile(
-    r'(?:[\w./-]{1,80}: )?(?:[\w./-]+=(?:"(?:[^"\\]|\\.)*"|[^\s"]*)\s+)*(?:msg|message)=(?P<said>"(?:[^"\\]|\\.)*")(?P<more>(?:\s+[\w./-]+=.*)?)$'
+    r'(?:[\w./-]{1,80}: )?(?:[\w./-]+=(?:"(?:[^"\\]|\\.)*"|[^\s"]*)\s+)*(?:msg|message)=(?P<said>"(?:'
+    r'[^"\\]|\\.)*")(?P<more>(?:\s+[\w./-]+=.*)?)$'
 )
 _LOGFMT_LEVEL = re.compile(r"\b(?:level|lvl|severity)=\"?(\w+)")
 _CSV = re.compile(r'"(?:[^"]|"")*"(?:,"(?:[^"]|"")*")+')
@@ -123,11 +135,14 @@ _NESTED = ("jsonPayload", "record", "fields", "data")
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `number` counts from 1; `process` is "WorkerDict pid=12" or "rank3", "" if the line has no name.
+    """One line.
 
-    `level` is the logger's, "" if there is none; `place` is the source line that logged it ("core.py:700"). `text` is the
-    message, `written` the whole line without colours. `wrapped` is whether something else contained the line, such as JSON;
-    `collected` whether the level is that of this container, not of the program that printed the line.
+    `number` counts from 1; `process` is "WorkerDict pid=12" or "rank3", "" if the line has no name.
+
+    `level` is the logger's, "" if there is none; `place` is the source line that logged it ("core.py:700").
+    `text` is the message, `written` the whole line without colours. `wrapped` is whether something else
+    contained the line, such as JSON; `collected` whether the level is that of this container, not of the
+    program that printed the line.
     """
 
     number: int
@@ -145,7 +160,7 @@ class Line:
 
 
 def decoded(raw: bytes) -> str:
-    """Decode a line: as UTF-8, otherwise as GBK if the result is Chinese, as on systems configured for GBK."""
+    """Decode a line as UTF-8, else as GBK if the result is Chinese, as on systems configured for GBK."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -169,7 +184,10 @@ def log_lines(text: str) -> Iterator[Line]:
 
 
 def read_line(number: int, raw: str) -> Iterator[Line]:
-    """Yield the lines in a line of a file: updates of a progress bar become separate lines, attributed to the process named before them."""
+    """Yield the lines in a line of a file.
+
+    Updates of a progress bar become separate lines, attributed to the process named before them.
+    """
     process_name = ""
     for part in raw.rstrip("\r").split("\r"):
         written = _REPEATED.sub(
@@ -184,7 +202,10 @@ def read_line(number: int, raw: str) -> Iterator[Line]:
 
 
 def _contained(rest: str) -> tuple[str, str] | None:
-    """Return the text and the level of a line that something else contains: JSON, logfmt, CSV, a box, HTML or a text with escaped breaks."""
+    """Return the text and the level of a line that something else contains.
+
+    That is JSON, logfmt, CSV, a box, HTML or a text with escaped breaks.
+    """
     if rest.startswith('{"') and (wrapped := _unwrapped(rest)) is not None:
         return wrapped
     if ('msg="' in rest or 'message="' in rest) and (found := _LOGFMT.match(rest)) is not None:
@@ -208,7 +229,7 @@ def _unescaped(text: str) -> str:
 
 
 def _of_json(number: int, process_name: str, text: str, level: str) -> Iterator[Line]:
-    """Yield the lines of a message that was wrapped in JSON; a traceback has several, each with its own labels."""
+    """Yield the lines of a message wrapped in JSON; a traceback has several, each with its own labels."""
     for part in text.split("\n"):
         written = _COLOUR.sub("", part[:_LONGEST]).rstrip("\r ")
         rest, process, own, place = _without_labels(written)
@@ -239,7 +260,7 @@ def _unwrapped(raw: str) -> tuple[str, str] | None:
 
 
 def _field(objects: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
-    """Return the first of these fields that holds a text, or an object with a text or a name; "" if none does."""
+    """Return the first of these fields that holds a text, or an object with a text or name; "" if none."""
     for mapping in objects:
         for name in names:
             value = mapping.get(name)
@@ -301,7 +322,8 @@ def _of_rank(label: re.Match[str]) -> str:
 def unrelayed(lines: Sequence[Line]) -> list[Line]:
     """Return the lines without a level where a logger only passes on the output of another program.
 
-    It prints each line of a traceback as a message of its own, as information: what the program itself calls it is unknown.
+    It prints each line of a traceback as a message of its own, as information: what the program itself calls
+    it is unknown.
     """
     quiet = [line for line in lines if line.level in _QUIET]
     heads = {_origin(line) for line in quiet if _TRACEBACK in line.text}
@@ -310,12 +332,12 @@ def unrelayed(lines: Sequence[Line]) -> list[Line]:
 
 
 def without_collected_levels(lines: Sequence[Line]) -> Sequence[Line]:
-    """Return the lines without the levels of a collector or a relay where these state nothing about the lines.
+    """Return the lines without levels of a collector or a relay that state nothing about the lines.
 
-    A collector wraps the whole log. It either gives all lines the same level, or guesses each from the words of the line,
-    which divides tracebacks; what it wraps has labels of its own. A relay prints all lines of a log, its tracebacks line by
-    line, as information in its own name. A program that writes JSON itself also prints other lines, or distinguishes levels,
-    and its levels stay.
+    A collector wraps the whole log. It either gives all lines the same level, or guesses each from the words
+    of the line, which divides tracebacks; what it wraps has labels of its own. A relay prints all lines of a
+    log, its tracebacks line by line, as information in its own name. A program that writes JSON itself also
+    prints other lines, or distinguishes levels, and its levels stay.
     """
     levels = [line.level for line in lines if line.collected]
     printed = [line for line in lines if line.written.strip()]
@@ -365,7 +387,9 @@ def level_named(text: str) -> str:
 
 
 def relabelled(line: Line, begin: int, process: str, *, has_level: bool) -> Line:
-    """Return a line without the prefix of its text, which ends at `begin`; `process` is the process that the prefix names.
+    """Return a line without the prefix of its text, which ends at `begin`.
+
+    `process` is the process that the prefix names.
 
     `has_level` is whether the level in the prefix counts.
     """
@@ -383,6 +407,9 @@ def shown(text: str) -> str:
 
 
 def shown_together(lines: Sequence[str]) -> list[str]:
-    """Do the same for lines that follow each other: only the first line of a private key shows what the others are."""
+    """Do the same for lines that follow each other.
+
+    Only the first line of a private key shows what the others are.
+    """
     hidden = without_keys("\n".join(lines), MASK).split("\n")
     return [shown(line) for line in hidden[: len(lines)]]

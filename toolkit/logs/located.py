@@ -76,7 +76,7 @@ class Located:
         return replace(error, phase=phase_of_line(self._lines[at - 1]) if at else None)
 
     def named(self, error: LoggedError) -> LoggedError:
-        """Return a known fault with its phase and, if settings are refused, with the settings that its message names."""
+        """Return a known fault with its phase and, if its message names refused settings, with these."""
         placed = self.placed(error)
         found = self._raised.get((error.number, error.process))
         if found is not None:
@@ -135,7 +135,10 @@ class Located:
         return replace(shown, blame=blame, advice=advice, specific=specific)
 
     def _specific(self, raised: Raised, blame: Blame | None) -> str:
-        """Return what helps with this very exception, whatever signature matches it. No release mends the user's own code."""
+        """Return what helps with this very exception, whatever signature matches it.
+
+        No release mends the user's own code.
+        """
         if blame is not None and blame.fault == "code":
             return ""
         return (
@@ -149,7 +152,10 @@ class Located:
         return found is not None and found[1] is self._end and not found[1].line.process
 
     def _goes_on(self) -> bool:
-        """Return whether steps were logged after the last exception: the job survived it, whichever process raised it."""
+        """Return whether steps were logged after the last exception.
+
+        If so, the job survived it, whichever process raised it.
+        """
         if self._end is None:
             return False
         return self._steps.count_after(self._end.line.number) >= (1 if self._end.line.process else SURE)
@@ -173,7 +179,7 @@ def _with_code(error: LoggedError, raised: Raised) -> LoggedError:
 
 
 def _with_report(error: LoggedError, raised: Raised, lines: Sequence[Line]) -> LoggedError:
-    """Return the error of a data set with the file that was read and the reason, which an earlier line states."""
+    """Return a data set's error with the file that was read and the reason, which an earlier line states."""
     if raised.name != _REPORTED_BY:
         return error
     before = lines[: bisect_right(lines, raised.began, key=lambda line: line.number)]

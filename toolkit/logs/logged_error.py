@@ -44,9 +44,15 @@ class LoggedError:
     stage: str = ""
     """The stage of the job, if a signature has a remedy for it."""
     traits: frozenset[str] = frozenset()
-    """What the log reveals about the machine, and of the releases that the remedy proposes: a remedy must not contradict it."""
+    """What the log reveals about the machine, and of the releases that the remedy proposes.
+
+    A remedy must not contradict it.
+    """
     specific: str = ""
-    """The releases without a known fault that the exception shows, or how to find the kernel that failed: it precedes any remedy."""
+    """The releases without a known fault that the exception shows, or how to find the failed kernel.
+
+    It precedes any remedy.
+    """
     advice: str = ""
     """The advice derived from the exception itself, if there is no remedy or only a general one."""
 
@@ -97,7 +103,7 @@ def distinct(errors: Iterable[LoggedError]) -> tuple[LoggedError, ...]:
 
 
 def with_address(error: LoggedError, errors: Sequence[LoggedError]) -> LoggedError:
-    """Return the error with another line of the same fault that contains the address, if its own lines do not."""
+    """Return the error with another line of the same fault that has the address, if its own lines do not."""
     if any(_ADDRESS.search(line) for line in error.lines):
         return error
     same = (other.lines for other in errors if code_of(other) == code_of(error))

@@ -1,4 +1,7 @@
-"""What the modules, classes and libraries that a log names are installed with, as `toolkit/data/packages_in_logs.toml` lists it."""
+"""What the modules, classes and libraries that a log names are installed with.
+
+The source is the list in `toolkit/data/packages_in_logs.toml`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def has_other_name(module: str) -> bool:
 
 
 def installed_as(module: str) -> str:
-    """Return the requirement that installs a module that does not have the name of its distribution; "" for any other."""
+    """Return the requirement that installs a module not named like its distribution, "" for any other."""
     return _packages().distributions.get(module, "")
 
 
@@ -52,17 +55,23 @@ def distribution(module: str) -> str:
 
 
 def provider(module: str) -> str:
-    """Return what installs a module of a namespace package that several distributions share, such as google.cloud; "" for any other."""
+    """Return what installs a module of a namespace package that several distributions share.
+
+    An example is google.cloud; "" for any other.
+    """
     return _packages().namespaces.get(".".join(module.split(".")[:2]), "")
 
 
 def tree_of(module: str) -> str:
-    """Return the repository whose source tree alone has a module, such as megatron.training; "" for any other."""
+    """Return the repository whose source tree alone has a module (such as megatron.training), else ""."""
     return _packages().trees.get(".".join(module.split(".")[:2]), "")
 
 
 def extended(name: str) -> str:
-    """Return the well-known class that a class extends, as its name states: GRPOTrainer for MyGRPOTrainer; "" for none."""
+    """Return the well-known class that a class extends, as its name states.
+
+    For example, GRPOTrainer for MyGRPOTrainer; "" for none.
+    """
     ends = (name[at:] for at in range(1, len(name)) if name[at].isupper())
     return next((end for end in ends if len(end) > _SHORTEST and owner_of(end)), "")
 
@@ -73,7 +82,7 @@ def owner_of(name: str) -> str:
 
 
 def bounds(name: str, package: str) -> str:
-    """Return the bounds of the releases of a package that have a name, such as ">=4.51"; "" if they are not known."""
+    """Return the bounds of the releases of a package that have a name, such as ">=4.51", or "" if unknown."""
     found = (limits for of, names, limits in _packages().releases if of == package and names.fullmatch(name))
     return next(found, "")
 
@@ -84,7 +93,7 @@ def is_served(package: str) -> bool:
 
 
 def cuda_wheel(library: str) -> str:
-    """Return the distribution that contains a library of CUDA's runtime, from CUDA 12 on; "" for any other."""
+    """Return the distribution that contains a library of CUDA's runtime, from CUDA 12 on, or ""."""
     name, found, release = library.partition(".so.")
     major = release.partition(".")[0]
     part = _packages().cuda_wheels.get(name, "") if found and int(major or 0) >= 12 else ""

@@ -1,7 +1,9 @@
-"""Finds the phase of the job in which an exception was raised, from the stacks of the driver and the raising process.
+"""Finds the phase in which an exception was raised, from the stacks of the driver and the raising process.
 
-The names are those of verl 0.2 to 0.9.1 (trainer/main_ppo.py, trainer/sft_trainer.py, trainer/ppo, workers/rollout), of Hydra
-1.3, Ray and vLLM. If the frames do not decide it, the name of the process does.
+It is the phase of the job.
+
+The names are those of verl 0.2 to 0.9.1 (trainer/main_ppo.py, trainer/sft_trainer.py, trainer/ppo,
+workers/rollout), of Hydra 1.3, Ray and vLLM. If the frames do not decide it, the name of the process does.
 """
 
 from __future__ import annotations
@@ -21,24 +23,48 @@ _RAY_INIT = re.compile(r"(?:^|/)ray/(?:_private/worker|util/client/\w+|client_bu
 _ENGINE = re.compile(
     r"(?:^|/)(?:vllm|sglang)/|(?:^|/)verl/workers/rollout/(?:llm_server|replica|\w+/\w*server\w*)\.py$"
 )
-_ENGINE_STARTS = frozenset({"launch_server", "launch_servers", "_initialize_llm_servers", "_initialize_rollout_servers", "init_hybrid", "init_standalone"})  # fmt: skip
+_ENGINE_STARTS = frozenset(
+    {
+        "launch_server",
+        "launch_servers",
+        "_initialize_llm_servers",
+        "_initialize_rollout_servers",
+        "init_hybrid",
+        "init_standalone",
+    }
+)
 _ENGINE_NAME = re.compile(
     r"(?:vLLM|SGLang)\w*(?:Server|Replica)|^(?:EngineCore|APIServer|Worker(?:_[TPD]P\d+\w*)?)[ _]"
 )
-_UPDATES = frozenset({"update_actor", "update_critic", "_update_actor", "_update_critic", "update_policy", "train_mini_batch", "train_batch"})  # fmt: skip
+_UPDATES = frozenset(
+    {
+        "update_actor",
+        "update_critic",
+        "_update_actor",
+        "_update_critic",
+        "update_policy",
+        "train_mini_batch",
+        "train_batch",
+    }
+)
 _VALIDATES = frozenset({"_validate", "validate"})
 _SAVES = frozenset({"save_checkpoint", "_save_checkpoint"})
 _TRAINS = frozenset({"fit", "training_step"})
 _IMPORTS = re.compile(r"(?:import|from) ")
 FIRST_STEP = "Training Progress:"
-"""The progress bar of verl's trainers, which appears when the first step begins. It does not begin at 0 % in a resumed job."""
+"""The progress bar of verl's trainers, which appears when the first step begins.
+
+It does not begin at 0 % in a resumed job.
+"""
 
 _JOINS = re.compile(r"cluster ID from GCS|[Cc]onnect to GCS|waiting for GCS")
 _NO_MODULE = re.compile(r": No module named \S+$|: Error while finding module specification for ")
 
 
 def phase_of(error: Raised, end: Raised | None, *, trains: bool) -> Phase | None:
-    """Return the phase in which an exception and all those that follow from it were raised; None if nothing shows it.
+    """Return the phase in which an exception and all those that follow from it were raised.
+
+    None if nothing shows it.
 
     `end` is the exception that ended the driver; `trains` is whether the first step had already begun.
     """
@@ -70,7 +96,10 @@ def _remote_name(message: str) -> str:
 
 
 def _of_training(frames: Sequence[Frame], *, trains: bool) -> Phase | None:
-    """Return the job's phase once everything had started. verl 0.8 and older validate in the task runner, before it starts anything."""
+    """Return the job's phase once everything had started.
+
+    In verl 0.8 and older, the task runner validates before it starts anything.
+    """
     verl = {frame.function for frame in frames if _VERL.search(frame.path)}
     if "validate_config" in verl:
         return "validation"
@@ -121,7 +150,10 @@ def _of_driver(error: Raised) -> Phase | None:
 
 
 def _imports(raised: Raised) -> bool:
-    """Return whether an exception was raised while a module was imported. The first frame of a script is a module too."""
+    """Return whether an exception was raised while a module was imported.
+
+    The first frame of a script is a module too.
+    """
     own = [frame for frame in raised.frames if not _STANDARD.search(frame.path)]
     return any(frame.function == "<module>" for frame in own[1:]) or bool(
         own and own[-1].function == "<module>" and _IMPORTS.match(own[-1].code)

@@ -1,7 +1,9 @@
-"""Unknown prefixes, learnt from the log: hosts, pods, loggers and clocks that whatever forwarded the lines has added.
+"""Unknown prefixes, learnt from the log.
 
-Tracebacks show them best: Python did not print what precedes `Traceback (most recent call last):` and the places
-below it. Without a traceback, a prefix is what most lines begin with while the rest differs.
+They are hosts, pods, loggers and clocks that whatever forwarded the lines has added.
+
+Tracebacks show them best: Python did not print what precedes `Traceback (most recent call last):` and the
+places below it. Without a traceback, a prefix is what most lines begin with while the rest differs.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ _HEAD = "Traceback (most recent call last):"
 _INDENTED = re.compile(r"(\s+)Traceback \(most recent call last\):$")
 _FRAME = re.compile(r'File "[^"]+", line \d+(?:, in \S|$)')
 _PARTS = re.compile(
-    r"(?P<level>\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b)|"
-    r"(?P<date>\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b)|"
-    r"(?P<id>\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{6,}\b)|(?P<digits>\d+)|(?P<space>\s+)|(?P<word>[^\W\d_]+)|(?P<sign>.)",
+    (
+        r"(?P<level>\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b)|(?P<date>\b(?:Jan"
+        r"|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b)|(?P<id>\b(?=[\w-]*\d)"
+        r"(?=[\w-]*[A-Za-z])[\w-]{6,}\b)|(?P<digits>\d+)|(?P<space>\s+)|(?P<word>[^\W\d_]+)|(?P<sign>.)"
+    ),
     re.IGNORECASE,
 )
 _CLASSES = {"level": r"[A-Za-z]+", "date": r"[A-Za-z]{3}", "id": r"[\w-]+", "digits": r"\d+", "space": r"\s+"}
@@ -58,7 +62,7 @@ class Prefix:
 
 
 def unprefixed(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines without prefixes learnt from the log, each with the level and the process of its prefix."""
+    """Return the lines without prefixes learnt from the log, each with its prefix's level and process."""
     lines = _without_counters(lines)
     learnt = [*_of_tracebacks(lines), *_of_most_lines(lines)]
     if not learnt:
@@ -76,7 +80,10 @@ def unprefixed(lines: Sequence[Line]) -> list[Line]:
 
 
 def _dedented(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines without the indentation that pip and uv add to another program's output, which a traceback reveals."""
+    """Return the lines without the indentation that pip and uv add to another program's output.
+
+    A traceback reveals the indentation.
+    """
     depths: dict[str, str] = {}  # by process: the blanks before its traceback
     dedented = []
     for line in lines:
@@ -165,7 +172,10 @@ def _form(prefix: str) -> str:
 
 
 def _names(lines: Iterable[Line], ends: Iterable[int]) -> list[str]:
-    """Return the name in each line's prefix; "" for all if it never varies or distinguishes lines instead of processes."""
+    """Return the name in each line's prefix.
+
+    "" for all if it never varies or distinguishes lines instead of processes.
+    """
     named = [_LEVELS.sub("", line.text[:end]) for line, end in zip(lines, ends, strict=True)]
     full = [" ".join(_NAME.findall(text)) for text in named]
     short = [re.sub(r"\d+", "", name).strip() for name in full]

@@ -1,7 +1,9 @@
-"""Reads errors that Python programs print: the exception that ends a traceback, its causes, and other processes' errors inside it.
+"""Reads errors that Python programs print.
 
-Ray prints another process's error inside the message of its own exception (python/ray/exceptions.py): the frames and
-exceptions of that process follow the line "ray::Actor.method() (pid=12, ip=...)".
+These are the exception that ends a traceback, its causes, and other processes' errors inside it.
+
+Ray prints another process's error inside the message of its own exception (python/ray/exceptions.py): the
+frames and exceptions of that process follow the line "ray::Actor.method() (pid=12, ip=...)".
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from itertools import takewhile
 from verl_doctor.toolkit.logs.lines import Line
 
 OVERRIDES = "Error executing job with overrides: "
-"""The beginning of the line in which Hydra repeats the whole command before it prints what a program raised."""
+"""The beginning of the line in which Hydra repeats the command before it prints what a program raised.
+
+The line has the whole command.
+"""
 
 _REMOTE = re.compile(r"(?<![\w.<>:])ray::[\w.<>:]+(?:\(\))? \(pid=\d+")
 _BEGINS = re.compile(rf"\bTraceback \(most recent call last\):$|{_REMOTE.pattern}")
@@ -28,8 +33,8 @@ _QUOTES = '"""'
 _FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 # A class with its module or a message, or a bare word that can only be a class.
 _RAISED = re.compile(
-    r"(?P<type>(?:\w+\.)+(?:[A-Z]\w*(?:\([\w.]+\))?|[a-z_]\w*(?=: )|timeout)|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
-    r"(?:: ?(?P<said>.*))?"
+    r"(?P<type>(?:\w+\.)+(?:[A-Z]\w*(?:\([\w.]+\))?|[a-z_]\w*(?=: )|timeout)|[A-Z]\w*(?=:)|[A-Z]\w*"
+    r"(?:Error|Exception|Interrupt|Exit|Iteration))(?:: ?(?P<said>.*))?"
 )
 # Output of a program that is still running: metrics, a progress bar, a shell command.
 _GOES_ON = re.compile(r"step:\d+ - |'?Final validation metrics|.{0,60}\d{1,3}%\||\++ \w|ray init kwargs: ")
@@ -54,7 +59,7 @@ LOOKUPS = frozenset(
 
 @dataclass(frozen=True)
 class Frame:
-    """One place of a traceback: file, line, function ("" for a syntax error), and the source line if it is printed."""
+    """One place of a traceback: file, line, function ("" for a syntax error), and any printed source line."""
 
     path: str
     line: int
@@ -66,9 +71,10 @@ class Frame:
 class Raised:
     """One exception as it was printed, linked to the exception before it.
 
-    `type` is its class with its module ("ray.exceptions.RayActorError"), `message` its full message, `frame` the last place
-    in a file, and `line` its line of the log. `before` is the exception from which it was raised (`direct`), or during whose handling.
-    `began` is the number of the first line of its traceback. `frames` are the places of the traceback, the outermost first.
+    `type` is its class with its module ("ray.exceptions.RayActorError"), `message` its full message, `frame`
+    the last place in a file, and `line` its line of the log. `before` is the exception from which it was
+    raised (`direct`), or during whose handling. `began` is the number of the first line of its traceback.
+    `frames` are the places of the traceback, the outermost first.
     """
 
     type: str
@@ -100,9 +106,12 @@ class Raised:
 
     @property
     def first(self) -> Raised:
-        """The original exception. An exception raised for a failed look-up reveals more than the look-up's own.
+        """The original exception.
 
-        So does a second failed look-up whose place was printed: of the first one, in a library that is not in Python, Ray prints none.
+        An exception raised for a failed look-up reveals more than the look-up's own.
+
+        So does a second failed look-up whose place was printed: of the first one, in a library that is not in
+        Python, Ray prints none.
         """
         others = [raised for raised in self.chain if not raised.type.startswith("ray.exceptions.")]
         informative = [other for other in others if other.name not in LOOKUPS]
@@ -119,10 +128,12 @@ class Raised:
 
 
 def raised_in(lines: Iterable[Line]) -> list[Raised]:
-    """Return all exceptions printed with a traceback, in order; of a chain the last, with the others attached.
+    """Return all exceptions with a traceback, in order; of a chain the last, with the others attached.
 
-    Concurrent output of unnamed processes may be mixed up. Each named process is read separately, and so is each message of a
-    logger.
+    The traceback is printed with them.
+
+    Concurrent output of unnamed processes may be mixed up. Each named process is read separately, and so is
+    each message of a logger.
     """
     own: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
     for line in lines:
@@ -132,7 +143,10 @@ def raised_in(lines: Iterable[Line]) -> list[Raised]:
 
 
 def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
-    """Yield the last lines of tracebacks whose other lines are missing, including those that another exception follows."""
+    """Yield the last lines of tracebacks whose other lines are missing.
+
+    Those that another exception follows are included.
+    """
     for at, line in enumerate(lines):
         match = _RAISED.fullmatch(line.text.strip())
         if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
@@ -180,8 +194,8 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
 
     The exception is None if the log ends or continues otherwise.
 
-    `head` is 0 if the frames begin in this line: the head of the traceback was lost, or printed by another process.
-    `depth` is the number of other processes' messages around it.
+    `head` is 0 if the frames begin in this line: the head of the traceback was lost, or printed by another
+    process. `depth` is the number of other processes' messages around it.
     """
     at, frame = begin + head, None
     while at < len(lines) and (_is_below(lines[at].text) or _is_code(lines, at)):
@@ -211,7 +225,7 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
 
 
 def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -> Raised | None:
-    """Return what was being raised if the log ends within a traceback: the source line of its last place shows it."""
+    """Return what was being raised if the log ends within a traceback, from its last place's source line."""
     last = next(
         (at for at in reversed(range(begin + head, len(lines))) if _FRAME.match(lines[at].text)), None
     )

@@ -1,6 +1,9 @@
-"""Omits lines of a log that quote a prompt, a model's response, a tool's result or a sandbox's attempt, because they are no evidence.
+"""Omits quoting lines of a log, because they are no evidence.
 
-The names are those that verl 0.2 to 0.9.1 print (workers/reward_manager, utils/reward_score, experimental/agent_loop, tools).
+They quote a prompt, a model's response, a tool's result or a sandbox's attempt.
+
+The names are those that verl 0.2 to 0.9.1 print (workers/reward_manager, utils/reward_score,
+experimental/agent_loop, tools).
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ _FEW = 100  # lines of a quotation that need not be closed
 
 @dataclass(frozen=True)
 class _Kind:
-    """A multi-line quotation: how its first line begins and what its last contains. It has at most `most` lines.
+    """A multi-line quotation: how its first line begins and what its last contains.
+
+    It has at most `most` lines.
 
     If it is `loose`, a logger's line interrupts it; without an end, it continues for `most` lines.
     """
@@ -41,13 +46,15 @@ _KINDS = (
     _Kind(re.compile(r".*<\|im_start\|>(?!.*<\|im_end\|>)"), re.compile(r"<\|im_end\|>"), _FEW),
 )
 _ALONE = re.compile(
-    r"Golden answers: |Extracted answer|sol = |(?:type [01] compilation|unable to get function) error = |tmp_result=|"
-    r"(?:Standard input|Call-based) runtime error or time limit exceeded error = |Failed check\d exception = |"
-    r"(?:not passed |@1 |==> )?outputs? = .*test outputs = |Error: ?.* from are_equal_under_sympy|Error in math_verify compute_score|"
-    r"(?:Parsing|Simplification|Numerical evaluation) timed out for |\[id=\w*,turn=\d+|Failed to (?:decode|parse) (?:\S+ )?tool call: |"
-    r"Error executing tool |Case \d+: |.*<tool_response>.*</tool_response>|.*<\|im_start\|>|"
-    r"\W{0,3}[\"'](?:input|inputs|prompt|prompts|raw_prompt|messages|question|output|outputs|response|responses|gts|ground_truth|role|"
-    r"tool_calls|stdout|stderr|run_result|compile_result|completion)[\"']: "
+    r"Golden answers: |Extracted answer|sol = |(?:type [01] compilation|unable to get function) error = "
+    r"|tmp_result=|(?:Standard input|Call-based) runtime error or time limit exceeded error = "
+    r"|Failed check\d exception = |(?:not passed |@1 |==> )?outputs? = .*test outputs = "
+    r"|Error: ?.* from are_equal_under_sympy|Error in math_verify compute_score|(?:Parsing"
+    r"|Simplification|Numerical evaluation) timed out for |\[id=\w*,turn=\d+|Failed to (?:decode|parse) "
+    r"(?:\S+ )?tool call: |Error executing tool |Case \d+: |.*<tool_response>.*</tool_response>"
+    r"|.*<\|im_start\|>|\W{0,3}[\"'](?:input|inputs|prompt|prompts|raw_prompt|messages|question|output"
+    r"|outputs|response|responses|gts|ground_truth|role|tool_calls|stdout|stderr|run_result"
+    r"|compile_result|completion)[\"']: "
 )
 
 
@@ -79,7 +86,10 @@ def without_quotations(lines: Sequence[Line]) -> list[Line]:
 
 
 def _is_closed(kind: _Kind, lines: Sequence[Line], at: int) -> bool:
-    """Return whether the end of the quotation that begins here is among the lines, printed by the same process."""
+    """Return whether the same process printed the end of the quotation that begins here.
+
+    The end must be among the lines.
+    """
     begun = lines[at]
     behind = (lines[other] for other in range(at + 1, len(lines)))
     near = takewhile(lambda line: line.number <= begun.number + kind.most, behind)

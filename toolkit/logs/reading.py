@@ -43,7 +43,8 @@ def diagnose(
             notes.append(f"{source.name} could not be read to its end: {found.cut_off}")
         if found.shortened:
             notes.append(
-                f"of {counted(found.shortened, 'very long line')} of {source.name}, only the text around the first complaint and the end were read"
+                f"of {counted(found.shortened, 'very long line')} of {source.name}, only the text "
+                "around the first complaint and the end were read"
             )
         if found.cut_off or found.shortened:
             unread.append(source.name)
@@ -80,7 +81,10 @@ def _watched(content: Read, name: str, watch: Callable[[str], None]) -> Read:
 
 
 def _with_phase(reading: Reading, *, has_trained: bool) -> Reading:
-    """Return the reading without impossible phases: after a logged step, nothing fails during the start or in the first batch."""
+    """Return the reading without impossible phases.
+
+    After a logged step, nothing fails during the start or in the first batch.
+    """
     if not has_trained:
         return reading
     causes = tuple(

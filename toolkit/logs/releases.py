@@ -1,7 +1,10 @@
-"""Which releases of a package have a name that another one imports, and which have no longer a fault that a log shows.
+"""Which releases of a package have a name that another one imports, or no longer have a logged fault.
 
-All are data: `toolkit/data/names_by_release.json` and `toolkit/data/members_by_release.json` were read from released wheels and tagged sources,
-`toolkit/data/faults_of_releases.toml` names for each fault the thread that says where it was mended.
+A logged fault is one that a log shows.
+
+All are data: `toolkit/data/names_by_release.json` and `toolkit/data/members_by_release.json` were read from
+released wheels and tagged sources, `toolkit/data/faults_of_releases.toml` names for each fault the thread
+that says where it was mended.
 """
 
 from __future__ import annotations
@@ -22,9 +25,12 @@ from verl_doctor.toolkit.system import toml
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of some releases of a package: all texts of one of `texts` occur in an exception, and `place` in the path where it was raised.
+    """A fault of some releases of a package.
 
-    `without` are the bounds of the releases that do not have it, as pip takes them; `instead` is what helps with the others.
+    All texts of one of `texts` occur in an exception, and `place` in the path where it was raised.
+
+    `without` are the bounds of the releases that do not have it, as pip takes them; `instead` is what helps
+    with the others.
     """
 
     package: str
@@ -56,24 +62,36 @@ def has_fault(fault: Fault, version: str) -> bool:
 
 
 def instead_of(fault: Fault, installed: str, install: str = "") -> str:
-    """Return what to install instead of a release with a fault; `installed` is its version, "" if it is unknown, `install` how, if not with pip."""
+    """Return what to install instead of a release with a fault.
+
+    `installed` is its version, "" if it is unknown; `install` is how, if not with pip.
+    """
     install = install or f"pip install '{distribution(fault.package)}{fault.without}'"
     known = (
         f"{fault.package} {installed} has this fault, {fault.without} does not: {install}"
         if installed
-        else f"unless the installed {fault.package} is {fault.without} (pip show {distribution(fault.package)}), {install}, which does not have this fault"
+        else (
+            f"unless the installed {fault.package} is {fault.without} (pip show "
+            f"{distribution(fault.package)}), {install}, which does not have this fault"
+        )
     )
     return f"{known}, with the job's Python, on every node{f'; or {fault.instead}' if fault.instead else ''}"
 
 
 def bounds_of(module: str, name: str = "") -> str:
-    """Return the bounds of the releases whose module has a name, or that have the module, such as ">=4.51"; "" if unknown."""
+    """Return the bounds of the releases whose module has a name, or that have the module.
+
+    For example, ">=4.51"; "" if unknown.
+    """
     package = module.partition(".")[0]
     return _names().get(package, {}).get(module, {}).get(name, "")
 
 
 def bounds_of_part(prefix: str) -> str:
-    """Return the widest lower bound of the modules whose names begin with a prefix, such as ">=4.51"; "" if none is known."""
+    """Return the widest lower bound of the modules whose names begin with a prefix, such as ">=4.51".
+
+    "" if none is known.
+    """
     modules = _names().get(prefix.partition(".")[0], {})
     found = [names[""] for module, names in modules.items() if module.startswith(prefix) and "" in names]
     lower = [bound for bound in found if bound.startswith(">=") and "," not in bound]
@@ -81,14 +99,20 @@ def bounds_of_part(prefix: str) -> str:
 
 
 def members_of(cls: str, name: str) -> Mapping[str, str]:
-    """Return the packages in which a class of this name has a member in some releases only, with their bounds."""
+    """Return the packages where a class of this name has a member in only some releases, with bounds.
+
+    The bounds are those of these releases.
+    """
     return {
         package: classes[cls][name] for package, classes in _members().items() if name in classes.get(cls, {})
     }
 
 
 def parameters_of(function: str, name: str) -> Mapping[str, str]:
-    """Return the packages in which a function, a class or a method of this name takes a parameter in some releases only, with their bounds."""
+    """Return the packages of which only some releases have a parameter, with their bounds.
+
+    A function, a class or a method of this name takes the parameter.
+    """
     found = {
         package: calls[f"{function}()"][name]
         for package, calls in _members().items()
@@ -98,7 +122,10 @@ def parameters_of(function: str, name: str) -> Mapping[str, str]:
 
 
 def before(limits: str) -> str:
-    """Return the bounds of the releases before those within a lower bound: "<0.16" for ">=0.16"; "" for any other bounds."""
+    """Return the bounds of the releases before those within a lower bound.
+
+    "<0.16" for ">=0.16"; "" for any other bounds.
+    """
     return f"<{limits[2:]}" if limits.startswith(">=") and "," not in limits else ""
 
 

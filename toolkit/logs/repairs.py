@@ -1,4 +1,6 @@
-"""What verl's releases have repaired, by the file below `verl/` and the function that the repair changed: a traceback names those that failed.
+"""What verl's releases have repaired, by file below `verl/` and by function.
+
+The function is the one that the repair changed: a traceback names those that failed.
 
 `toolkit/data/repairs_of_verl.json` was read from the history of verl (`tests/bench/repaired_functions.py`).
 """
@@ -25,7 +27,7 @@ class Repair:
 
 
 def repairs_of(frame: Frame, installed: str = "") -> Iterator[Repair]:
-    """Yield the repairs of the function of a frame that are newer than the installed release, the newest first.
+    """Yield the repairs of a frame's function newer than the installed release, the newest first.
 
     If the release is unknown ("" or no version), all count.
     """

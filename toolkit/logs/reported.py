@@ -35,7 +35,8 @@ _END = 100  # lines at the end of a log, which always count
 _WRAPPED = re.compile(r"failed with (?:error|exception)[: ]+['\"](.+)")
 # Phrases with which programs report a loss that they can bear.
 _TOLERATED = re.compile(
-    r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring|^Ignore \w+ error"
+    r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be "
+    r"(?:disabled|ignored)|is ignored|[Ii]gnoring|^Ignore \w+ error"
 )
 
 
@@ -99,10 +100,12 @@ def _counts(signature: Signature, line: Line) -> bool:
 
 
 def error_of_chain(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:
-    """Return one error for a chain of exceptions: the original one if it is known by more than a general remedy.
+    """Return one error for a chain of exceptions: the original if it has more than a general remedy.
 
-    Otherwise return the first of the others, from the innermost, that is known and more than a consequence; failing
-    that, the original one, unknown.
+    It must be known by more than a general remedy.
+
+    Otherwise return the first of the others, from the innermost, that is known and more than a consequence;
+    failing that, the original one, unknown.
     """
     first = raised.first
     began = error_of(first, lines, source)
@@ -168,7 +171,10 @@ def last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> 
 
 
 def complaint_of(lines: Sequence[Line], source: str, ended: LoggedError | None) -> LoggedError | None:
-    """Return the last output of a program that raised nothing; if another process noticed its end, the argument that it refused."""
+    """Return the last output of a program that raised nothing.
+
+    If another process noticed its end, return the argument that it refused.
+    """
     cause, phase = complaint_in(lines) or (None, None) if ended is None else (refused_argument(lines), None)
     # Ray may print a worker's last line after the driver's exception.
     if cause is None or (ended is not None and not cause.process and cause.number > ended.number):

@@ -1,8 +1,8 @@
 """Signatures: texts that identify a fault in a log, as data.
 
-They are in `checks/data/signatures/*.toml`, each with logs that match and logs that do not. A pattern is plain text
-in which `*` stands for anything within a line, and `{>60}` or `{<3}` for a number beyond a limit. Matching finds its
-parts one after the other, in linear time for any log.
+They are in `checks/data/signatures/*.toml`, each with logs that match and logs that do not. A pattern is
+plain text in which `*` stands for anything within a line, and `{>60}` or `{<3}` for a number beyond a limit.
+Matching finds its parts one after the other, in linear time for any log.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from verl_doctor.toolkit.text import counted
 Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
 """What a text proves when it is the first in the log.
 
-cause: this fault. weak: this fault, unless another cause that also leads to it is logged. hint: a fault that counts only
-where nothing else is logged. note: worth a look, but stops no run. job: a fault of the job's own code, model, data or
-settings, not of the environment. raised: what an exception proves by where it was raised, whatever its message (`blame`); it
-has no texts. ended: the run was ended from outside; with a code it is the cause where nothing else is logged. consequence:
-another process or step failed.
+cause: this fault. weak: this fault, unless another cause that also leads to it is logged. hint: a fault that
+counts only where nothing else is logged. note: worth a look, but stops no run. job: a fault of the job's own
+code, model, data or settings, not of the environment. raised: what an exception proves by where it was
+raised, whatever its message (`blame`); it has no texts. ended: the run was ended from outside; with a code it
+is the cause where nothing else is logged. consequence: another process or step failed.
 """
 
 _OF_SETTINGS = (
@@ -83,18 +83,22 @@ class LogExample:
 class Signature:
     """One fault as it appears in logs.
 
-    `code` is the code of the rule that finds the fault in the environment, or the signature's own (LOG101...). `title` states
-    what is proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one
-    of these texts must occur in the last place of the traceback, and none of `unless_frames` may. Where that place is known,
-    it must contain one of the texts of `within`. A hint or a note `leads_to` the faults with these codes: logged before one
-    of them, it is the first cause, and so is a cause that `leads_to` them, wherever it was logged; "ended" stands for a run that was stopped after waiting long enough. A signature that must
-    be `raised` counts only as the message of an exception: programs also complain about optional parts.
-    `warning` counts lines that a logger marks as warnings too, `whole` requires a pattern to match the whole line, `named`
-    marks a general remedy, which follows what the exception itself names (`otherwise` is its first step if the exception names
-    none), `of_package` a fault of the package that raises it, which the same exception in a file of the job is not, and `of_worker` counts only lines of a Ray worker or an engine's process, not of the script's program. `confirm` are the rules that would confirm the fault, if
-    other than the rule with its code; `deep` means that they do so only in `check --deep`. `sources` are the threads
-    in which the remedy helped ("owner/name#1"). `quotes` is how many lines after its own it shows. `at` are the
-    remedies by stage of the job (`stage`). A consequence's remedy states where to look for the cause.
+    `code` is the code of the rule that finds the fault in the environment, or the signature's own
+    (LOG101...). `title` states what is proven, `remedy` what to do. `patterns` are alternatives; `unless` are
+    texts that rule it out. With `frames`, one of these texts must occur in the last place of the traceback,
+    and none of `unless_frames` may. Where that place is known, it must contain one of the texts of `within`.
+    A hint or a note `leads_to` the faults with these codes: logged before one of them, it is the first cause,
+    and so is a cause that `leads_to` them, wherever it was logged; "ended" stands for a run that was stopped
+    after waiting long enough. A signature that must be `raised` counts only as the message of an exception:
+    programs also complain about optional parts. `warning` counts lines that a logger marks as warnings too,
+    `whole` requires a pattern to match the whole line, `named` marks a general remedy, which follows what the
+    exception itself names (`otherwise` is its first step if the exception names none), `of_package` a fault
+    of the package that raises it, which the same exception in a file of the job is not, and `of_worker`
+    counts only lines of a Ray worker or an engine's process, not of the script's program. `confirm` are the
+    rules that would confirm the fault, if other than the rule with its code; `deep` means that they do so
+    only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1"). `quotes` is
+    how many lines after its own it shows. `at` are the remedies by stage of the job (`stage`). A
+    consequence's remedy states where to look for the cause.
     """
 
     code: str
@@ -133,7 +137,10 @@ class Signature:
 
     @property
     def is_of_settings(self) -> bool:
-        """Whether a setting, a path or a value of the job is refused, which the user has to change, not the environment."""
+        """Whether a setting, a path or a value of the job is refused.
+
+        The user then has to change it, not the environment.
+        """
         return self.code.startswith(_OF_SETTINGS)
 
     @property
@@ -171,7 +178,10 @@ def _in_order(parts: Sequence[str | Limit], text: str) -> bool:
 
 
 def _parts(pattern: str) -> Iterator[str | Limit]:
-    """Yield the parts of a pattern. Raises TypeError for a number that follows no word, or for two in one part."""
+    """Yield the parts of a pattern.
+
+    Raises TypeError for a number that follows no word, or for two in one part.
+    """
     for words in pattern.split("*"):
         before, *limit = _LIMIT.split(words)
         if not limit:
@@ -184,7 +194,9 @@ def _parts(pattern: str) -> Iterator[str | Limit]:
 
 @cache
 def signatures() -> tuple[Signature, ...]:
-    """Return all signatures, sorted by file name, then in the order of the file. The first that matches a text counts.
+    """Return all signatures, sorted by file name, then in the order of the file.
+
+    The first that matches a text counts.
 
     Raises ValueError for a file with invalid content.
     """
@@ -275,7 +287,7 @@ def _title(faults: Mapping[str, int]) -> str:
 
 @cache
 def _screen() -> tuple[AhoCorasick, tuple[tuple[int, ...], ...]]:
-    """Return a search for the longest text of each pattern, and the numbers of the signatures with each of these texts.
+    """Return a search for each pattern's longest text, and the numbers of the signatures with each text.
 
     Without one of its texts a signature cannot match.
     """

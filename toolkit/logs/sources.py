@@ -31,14 +31,18 @@ _SAMPLE = 8192  # bytes from which a file's type is detected
 _BLOCK = 1 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _PACKED = (_GZIP, _ZSTD, b"BZh", b"\xfd7zXZ", b"PK\x03\x04")  # also bzip2, xz and zip
-# Control characters that do not occur in logs: all except the bell, blanks, line ends, backspace, and the escape that begins a colour.
+# Control characters that do not occur in logs: all except the bell, blanks, line ends, backspace, and the
+# escape that begins a colour.
 _CONTROLS = bytes(code for code in range(32) if code not in {*range(7, 14), 27})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 MOST_READ = 1 << 36
 """The number of bytes that are read of one log, and to which a compressed one may unpack."""
 _UNSUSPICIOUS = 1 << 28  # bytes to which any log may unpack, however small it is
 MOST_FOR_ONE = 100
-"""Unpacked bytes allowed per compressed byte of a larger log: logs shrink to a tenth or a fiftieth, a bomb to far less."""
+"""Unpacked bytes allowed per compressed byte of a larger log.
+
+Logs shrink to a tenth or a fiftieth, a bomb to far less.
+"""
 _EMPTY = 1 << 23  # compressed bytes that may unpack to nothing: headers, empty members, frames to be skipped
 _STEP = 2048  # compressed bytes of zstd at a time, which may unpack to 64 MiB
 _PIPE_TIMEOUT = 10.0  # seconds to wait for a pipe's first bytes
@@ -63,7 +67,10 @@ class UnreadableError(Exception):
 
 
 def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: None) -> list[Source]:
-    """Return the named logs, and those at any depth in named folders. `note` receives what was left out. Raises UsageError."""
+    """Return the named logs, and those at any depth in named folders.
+
+    `note` receives what was left out. Raises UsageError.
+    """
     found: dict[str, Source] = {}
     for name in named:
         if name == STDIN:
@@ -74,7 +81,8 @@ def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: Non
             inside = _in_folder(Path(name))
             if not inside:
                 raise UsageError(
-                    f"{name}: no log in this folder (files ending in {', '.join(_LOGS)}); name the files themselves"
+                    f"{name}: no log in this folder (files ending in {', '.join(_LOGS)}); name the "
+                    "files themselves"
                 )
             if len(inside) > _MOST:
                 note(f"{name} holds {len(inside):,} logs; the {len(inside) - _MOST:,} smallest were not read")
@@ -88,7 +96,10 @@ def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: Non
 
 
 def _in_folder(folder: Path) -> dict[Path, int]:
-    """Return the logs in a folder with their sizes. Links to folders are not followed, and pipes are not opened."""
+    """Return the logs in a folder with their sizes.
+
+    Links to folders are not followed, and pipes are not opened.
+    """
     found: dict[Path, int] = {}
     for place, folders, files in os.walk(folder):
         folders.sort()
@@ -105,7 +116,10 @@ def _in_folder(folder: Path) -> dict[Path, int]:
 
 
 def _most_informative(logs: Mapping[Path, int]) -> list[Path]:
-    """Return the logs to read within the limit, the most informative first: Ray's own before the largest of its workers'."""
+    """Return the logs to read within the limit, the most informative first.
+
+    Ray's own logs come before the largest of its workers'.
+    """
     largest = sorted(logs, key=lambda path: (path.name.startswith("worker-"), -logs[path]))
     return sorted(largest[:_MOST], key=lambda path: (_importance(path), path))
 
@@ -166,7 +180,10 @@ def _of_text(unpacked: Read) -> Read:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a file without unpacking it. Waits for the first bytes of a pipe, with a timeout. Raises OSError and UnreadableError."""
+    """Open a file without unpacking it.
+
+    Waits for the first bytes of a pipe, with a timeout. Raises OSError and UnreadableError.
+    """
     if not stat.S_ISFIFO(path.stat().st_mode):
         return path.open("rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -180,7 +197,10 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class _Counted:
-    """A reader that counts the bytes it returned. `used` of them have unpacked to something, if it `waits_for_content`."""
+    """A reader that counts the bytes it returned.
+
+    `used` of them have unpacked to something, if it `waits_for_content`.
+    """
 
     def __init__(self, read: Read) -> None:
         self._from, self.given, self.used = read, 0, 0
@@ -195,7 +215,10 @@ class _Counted:
 
 
 def _ending(plain: _Counted) -> Read:
-    """Return a reader that raises ValueError at the end of what is read of one log: what writes to a pipe may never end."""
+    """Return a reader that raises ValueError at the end of what is read of one log.
+
+    What writes to a pipe may never end.
+    """
 
     def read(size: int) -> bytes:
         if plain.given > MOST_READ:
@@ -206,7 +229,10 @@ def _ending(plain: _Counted) -> Read:
 
 
 def _limited(unpacked: Read, packed: _Counted) -> Read:
-    """Return a reader that raises ValueError if a file unpacks to more than any log does: a few megabytes could take days."""
+    """Return a reader that raises ValueError if a file unpacks to more than any log does.
+
+    A few megabytes could take days.
+    """
     so_far = 0
 
     def read(size: int) -> bytes:
@@ -225,7 +251,10 @@ def _limited(unpacked: Read, packed: _Counted) -> Read:
 
 
 def _after_nuls(raw: BinaryIO) -> bytes:
-    """Return the first bytes after the NULs of a log that was emptied (logrotate's `copytruncate`) while it was being written."""
+    """Return the first bytes after the NULs of a log that was emptied while it was being written.
+
+    An example is logrotate's `copytruncate`.
+    """
     with contextlib.suppress(OSError):  # a pipe, or a file system without holes
         raw.seek(os.lseek(raw.fileno(), raw.tell(), os.SEEK_DATA))
     begin, passed = raw.read(_SAMPLE), 0
@@ -268,7 +297,10 @@ class _File(io.RawIOBase):
 
 
 def _utf16(begin: bytes) -> str | None:
-    """Return the UTF-16 variant: with its mark, or without where every other byte of most letters is 0; None for other text."""
+    """Return the UTF-16 variant, or None for other text.
+
+    The text has the mark of UTF-16, or it has none and every other byte of most letters is 0.
+    """
     if begin.startswith(_UTF16):
         return "utf-16"
     half = len(begin) // 2
@@ -306,7 +338,10 @@ class _Chunks(io.RawIOBase):
 
 
 class _Frames:
-    """An incremental reader of zstd frames: it returns all complete blocks of a truncated file before it raises EOFError."""
+    """An incremental reader of zstd frames.
+
+    It returns all complete blocks of a truncated file before it raises EOFError.
+    """
 
     def __init__(self, decoder: Callable[[], Any], read: Read) -> None:
         self._new, self._from = decoder, read
@@ -325,7 +360,10 @@ class _Frames:
 
 
 def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> Read:
-    """Unpack with the standard library (Python 3.14), the package `zstandard` or the program `zstd`, whichever is available."""
+    """Unpack with the standard library, a package or a program, whichever is available.
+
+    These are Python 3.14, the package `zstandard` and the program `zstd`.
+    """
     try:
         from compression import zstd  # type: ignore[import-not-found]  # noqa: PLC0415
 
@@ -340,7 +378,8 @@ def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> R
         pass
     if source.path is None or shutil.which("zstd") is None:
         raise UnreadableError(
-            "it is compressed with zstd, which nothing here can unpack; install zstd, or pipe the unpacked log in"
+            "it is compressed with zstd, which nothing here can unpack; install zstd, or pipe the "
+            "unpacked log in"
         )
     child = subprocess.Popen(
         ["zstd", "-dcq", "--", str(source.path)],

@@ -1,6 +1,9 @@
-"""Finds the complaints of a log that a run survived: training continued after them, or after an earlier occurrence of the same complaint.
+"""Finds the complaints of a log that a run survived.
 
-A sandbox that tries responses raises around every step, and a worker may catch its errors. Neither ended the run.
+Training continued after them, or after an earlier occurrence of the same complaint.
+
+A sandbox that tries responses raises around every step, and a worker may catch its errors. Neither ended the
+run.
 """
 
 from __future__ import annotations
@@ -16,21 +19,24 @@ from verl_doctor.toolkit.logs.lines import Line
 SURE = 2
 """Steps that a failed run may log after its complaint: lines of several processes arrive late."""
 
-# The metrics of a step as verl, transformers, Megatron, torchtitan and many scripts print them, and verl's bar after its first step.
+# The metrics of a step as verl, transformers, Megatron, torchtitan and many scripts print them, and verl's
+# bar after its first step.
 _TRAINING = (
-    r"\bstep:\d+ - .*:|\{'loss': .*'epoch': |\biteration +\d+/ *\d+ \||\b[Ss]tep[ :=]+\d+(?:/\d+)?\b.{0,40}\bloss\b|"
-    r"Training Progress: +(?:[1-9]\d?|100)%"
+    r"\bstep:\d+ - .*:|\{'loss': .*'epoch': |\biteration +\d+/ *\d+ \||\b[Ss]tep[ :=]+\d+"
+    r"(?:/\d+)?\b.{0,40}\bloss\b|Training Progress: +(?:[1-9]\d?|100)%"
 )
 _BEST_SCORE = re.compile(r"\bcritic/score/max:(-?[\d.]+)")
 # The same, and messages of servers that are up.
 _STEP = re.compile(
-    rf"{_TRAINING}|{FINISHED}|Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
+    rf"{_TRAINING}|{FINISHED}|Application startup complete|Uvicorn running on"
+    r"|The server is fired up and ready to roll"
 )
 _TRAINED = re.compile(_TRAINING)
 # What a server that is itself the job prints while it responds.
 _RESPONSES = re.compile(r'"POST \S+ HTTP/[\d.]+" 200|Avg prompt throughput: |Decode batch')
 _SERVES = re.compile(
-    r"Application startup complete|Uvicorn running on|The server is fired up and ready to roll|Starting vLLM API server"
+    r"Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
+    r"|Starting vLLM API server"
 )
 _OF_RAY = re.compile(r"\w*(?:TaskRunner|WorkerDict|Actor|Worker)\b")
 # An event of a pod with its age, as `kubectl describe` prints it: events come in no particular order.
@@ -80,7 +86,10 @@ class Steps:
         return len(self._trained) >= SURE and self._trained[-SURE] > number
 
     def survived(self, errors: Iterable[tuple[int, str]], enough: int) -> Iterator[bool]:
-        """Yield for each complaint (line, text), in order, whether enough steps follow it or an earlier occurrence of it."""
+        """Yield for each complaint, in order, whether enough steps follow it.
+
+        A complaint is (line, text). Steps after an earlier occurrence of it count as well.
+        """
         known: set[str] = set()
         for number, words in errors:
             key = words.translate(_NO_DIGITS)

@@ -9,14 +9,20 @@ class HelpfulGroup(click.Group):
     """A group that prints its help without arguments, and suggests commands for a misspelt name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Print the help for an empty command line. Releases of click differ in the stream and the exit code."""
+        """Print the help for an empty command line.
+
+        Releases of click differ in the stream and the exit code.
+        """
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit(0)
         return super().parse_args(ctx, args)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return `-h` and `--help`, also without the context of the main command: click keeps the option that it makes first."""
+        """Return `-h` and `--help`, also without the context of the main command.
+
+        Click keeps the option that it makes first.
+        """
         return ["-h", "--help"]
 
     def resolve_command(

@@ -48,7 +48,10 @@ shared_option = functools.partial(click.option, cls=SharedOption)
 
 
 class NamedPath(click.Path):
-    """A path that responds. An empty one, as from an unset shell variable, does not mean the current folder."""
+    """A path that responds.
+
+    An empty one, as from an unset shell variable, does not mean the current folder.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Reject an empty path, and one that does not respond."""
@@ -125,7 +128,10 @@ class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
-    """A number of seconds, minutes, hours or days: 30m. With `bare`, numbers without a unit are seconds, as in 0.1.0."""
+    """A number of seconds, minutes, hours or days: 30m.
+
+    With `bare`, numbers without a unit are seconds, as in 0.1.0.
+    """
 
     name = "duration"
 
@@ -235,7 +241,10 @@ def target_options(command: Command) -> Command:
         type=NamedTree(),
         multiple=True,
         metavar="NAME=DIR",
-        help=f"Use this source tree of {', '.join(_TREES[:-1])} or {_TREES[-1]}, installed or not. May be repeated.",
+        help=(
+            f"Use this source tree of {', '.join(_TREES[:-1])} or {_TREES[-1]}, installed or not. May be "
+            "repeated."
+        ),
     )
     @functools.wraps(command)
     def with_options(
@@ -254,7 +263,10 @@ def target_options(command: Command) -> Command:
 
 
 def job_options(command: Command) -> Command:
-    """The launch script or command of the job, added to the `options` of `target_options`, which must be applied after this."""
+    """The launch script or command of the job, added to the `options` of `target_options`.
+
+    `target_options` must be applied after this.
+    """
     launch = click.argument(
         "launch",
         nargs=-1,
@@ -312,7 +324,10 @@ def _job(command: Command) -> Command:
 
 
 def refuses(*options: str, why: str) -> Callable[[click.Command], click.Command]:
-    """Disable shared options that have no effect in this command: its help omits them, and using one is an error with the reason."""
+    """Disable shared options that have no effect in this command.
+
+    The help of the command omits them, and using one is an error with the reason.
+    """
 
     def refused(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
         if option.name and ctx.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE:
@@ -376,7 +391,10 @@ def _node_options(default_budget: float, command: Command) -> Command:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """Return the names in a list in Slurm's format. Raises UsageError if one is not a host name, or could be read as an option."""
+    """Return the names in a list in Slurm's format.
+
+    Raises UsageError if one is not a host name, or could be read as an option.
+    """
     from verl_doctor.toolkit.system.node_names import expand  # noqa: PLC0415 - few runs name nodes
 
     try:
@@ -398,7 +416,7 @@ def _together(
 
 
 def rule_options(command: Command) -> Command:
-    """Options that choose rules and their assumptions; the command gets `rules`, and `options` the assumption."""
+    """Options that choose rules and their assumptions; the command gets `rules`, `options` the assumption."""
 
     @shared_option(
         "--select",
@@ -495,7 +513,10 @@ def _form(form: str | None, *, as_json: bool, quiet: bool) -> str:
 
 
 def show_all_option(command: Command) -> Command:
-    """-v for a command that shows less without it; the command gets `verbose`. `--all` of 0.1.0 does the same."""
+    """-v for a command that shows less without it; the command gets `verbose`.
+
+    `--all` of 0.1.0 does the same.
+    """
 
     @shared_option("-v", "--verbose", is_flag=True, help="Show everything.")
     @click.option("-a", "--all", "every", is_flag=True, hidden=True)

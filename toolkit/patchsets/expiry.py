@@ -1,4 +1,4 @@
-"""Whether patches are still needed: the replaced code is judged as if it were restored, and nothing is changed."""
+"""Whether patches are still needed: replaced code is judged as if restored, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def _judged(
 
 
 def _lines(text: str, hunk: Hunk, first: int) -> frozenset[int]:
-    """Return the lines where a rule may report the old code of a patch: its own, and the start of a function around it."""
+    """Return the lines where a rule may report the old code of a patch.
+
+    They are its own, and the start of a function around it.
+    """
     tree = parse(text.encode(), Path("<unpatched>"))
     around = (
         node.lineno

@@ -18,7 +18,8 @@ _AROUND = 3
 # What follows the marker's word at the start of a comment, if the word is a marker and the rest is the old
 # line.
 _OLD_CODE = re.compile(
-    r"\S*\s*=.*|[\w.\[\]]+\(.*|[\w.\"'-]+:(\s.*)?|-\s+\S.*|(?:import|from|return|raise|export|yield|del|assert)\s.*"
+    r"\S*\s*=.*|[\w.\[\]]+\(.*|[\w.\"'-]+:(\s.*)?|-\s+\S.*|(?:import|from|return|raise|export|yield|del"
+    r"|assert)\s.*"
 )
 _PLAIN_VALUE = re.compile(
     r"[\s#+-]*(?:export\s+)?[\w.]+\s*[:=]\s*(?:\d{1,3}|true|false|null|none|on|off)\s*(?P<comment>(?:#.*)?)",
@@ -29,7 +30,9 @@ _EDGE = re.compile(r"\b(?:begin|start|end)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class LinePatch:
-    """Marked lines of a text file. `path` is below the folder `base`, `line` (from 1) is where the first of them was.
+    """Marked lines of a text file.
+
+    `path` is below the folder `base`, `line` (from 1) is where the first of them was.
 
     `before` and `after` are surrounding lines without blank ones, nearest last and nearest first. `old` are
     the lines that `new` replaced, () for an addition. `new` are the present lines, including markers and kept
@@ -157,7 +160,10 @@ def place_of(patch: LinePatch, lines: Sequence[str]) -> Place | str:
     best = max(spots.values())
     starts = [spot for spot, score in spots.items() if score == best]
     if len(starts) > 1:
-        return f"it fits in {len(starts)} places, in lines {', '.join(str(_line(solid, s, lines)) for s in starts)}"
+        return (
+            f"it fits in {len(starts)} places, in lines "
+            f"{', '.join(str(_line(solid, s, lines)) for s in starts)}"
+        )
     at = starts[0]
     start = solid[at] if old else (solid[at - 1] + 1 if at else 0)
     end = solid[at + len(old) - 1] + 1 if old else start
@@ -171,8 +177,8 @@ def _line(solid: Sequence[int], spot: int, lines: Sequence[str]) -> int:
 def _spots(patch: LinePatch, texts: Sequence[str], old: Sequence[str]) -> dict[int, int]:
     """Return the places of `old` in the texts, each with the number of matching neighbours.
 
-    An addition belongs where its neighbours meet. An old line that occurs once needs no matching neighbour, one
-    that occurs several times needs one, and an addition both.
+    An addition belongs where its neighbours meet. An old line that occurs once needs no matching neighbour,
+    one that occurs several times needs one, and an addition both.
     """
     found: dict[int, int] = {}
     wanted = len(old)

@@ -31,7 +31,10 @@ def source_of(name: str, folder: Path) -> SourceText | str:
 
 
 def missing(patch: AnyPatch, folder: Path, present: Iterable[AnyPatch], again: str) -> str:
-    """Return the state of a patch that is not `present` in the tree. `again` is the command that restores it."""
+    """Return the state of a patch that is not `present` in the tree.
+
+    `again` is the command that restores it.
+    """
     if isinstance(patch, LinePatch):
         return _missing_lines(patch, folder, again)
     source = source_of(patch.path, folder)

@@ -68,7 +68,7 @@ def _patched_file(name: Path, marked: Mapping[int, str], markers: Markers, ours:
 
 
 def _by_syntax(path: str, text: str, marked: Mapping[int, str], ours: str) -> Iterator[Patch | NotCarried]:
-    """Yield the patches of Python statements with kept old lines, and the marked lines that are not in any of them."""
+    """Yield the patches of Python statements with kept old lines, and the marked lines in none of them."""
     if not marked:
         return
     before = restored(text, marked, ours)
@@ -88,7 +88,10 @@ def _at_line_ends(lines: list[str], marked: Mapping[int, str]) -> dict[int, str]
 
 
 def _taken(marked: Mapping[int, str], begun: set[int], ours: str) -> set[int]:
-    """Return the marked lines of the patches that begin in these lines. Ours are taken whole: lines between may be unmarked."""
+    """Return the marked lines of the patches that begin in these lines.
+
+    Ours are taken whole: lines between may be unmarked.
+    """
     by_hand = (range(first, last + 1) for marker, first, last in runs(marked) if first in begun)
     own = (number for number, marker in marked.items() if marker.startswith(f"{ours}:"))
     return {number for run in by_hand for number in run} | set(own)

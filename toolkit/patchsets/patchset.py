@@ -39,7 +39,9 @@ _FILE = SavedFile(
 
 @dataclass(frozen=True)
 class Patch:
-    """One patch. `path` is below the tree's folder, `scope` the function or class around it, "" for the module.
+    """One patch.
+
+    `path` is below the tree's folder, `scope` the function or class around it, "" for the module.
 
     `statements` are digests of the syntax trees of the statements that it changes, `steps` leads from a
     single statement to the node with the replaced text (empty: the whole text). `old` and `new` are that
@@ -115,13 +117,19 @@ def _patch(path: str, source: SourceText, hunk: Hunk, line: int) -> Patch | NotC
     new = source.text[around[0] : start] + text + source.text[end : around[1]]
     indent = source.indent(first)
     return Patch(
-        path, place.scope, tuple(map(digest, place.statements)), steps,
-        _dedented(old, indent), _dedented(new, indent), hunk.marker, hunk.first,
-    )  # fmt: skip
+        path,
+        place.scope,
+        tuple(map(digest, place.statements)),
+        steps,
+        _dedented(old, indent),
+        _dedented(new, indent),
+        hunk.marker,
+        hunk.first,
+    )
 
 
 def _smallest(source: SourceText, hunk: Hunk, line: int) -> tuple[int, int, str]:
-    """Return the shortest replacement that turns the old lines into the new ones: from, to (offsets), text."""
+    """Return the shortest replacement that turns the old lines into the new: from, to (offsets), text."""
     begin = source.line_start(line)
     newline = source.newline
     old, new = newline.join(hunk.old), newline.join(hunk.new)
@@ -201,17 +209,23 @@ def dump(patches: Iterable[AnyPatch], verl: str, doctor: str) -> str:
 
 
 def load(path: Path) -> list[AnyPatch]:
-    """Read a file of patches. Raises UsageError if it is invalid, of another version, or may be another user's work."""
+    """Read a file of patches.
+
+    Raises UsageError if it is invalid, of another version, or may be another user's work.
+    """
     if os.path.isfile(path) and (why := why_named_not_ours(path)):
         raise UsageError(
-            f"{path} is not obeyed, because another user could have written it: {why}; read it, and if you trust it name a copy "
-            f"of your own"
+            f"{path} is not obeyed, because another user could have written it: {why}; read it, and if "
+            "you trust it name a copy of your own"
         )
     return patches_in(_FILE.read(path), path)
 
 
 def patches_in(entries: Iterable[Any], path: Path) -> list[AnyPatch]:
-    """Return the patches from the output of `as_entries`. Raises UsageError, naming their file, if one is damaged."""
+    """Return the patches from the output of `as_entries`.
+
+    Raises UsageError, naming their file, if one is damaged.
+    """
     return [_patch_from(path, number, entry) for number, entry in enumerate(entries, 1)]
 
 

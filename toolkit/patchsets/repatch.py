@@ -18,7 +18,7 @@ from verl_doctor.toolkit.sources.python.unbound import unbound
 def changes(
     waiting: Iterable[AnyPatch], folder: Path, states: dict[AnyPatch, str], checkout: Path | None = None
 ) -> Iterator[ReplaceFile]:
-    """Yield the changes that apply patches to the tree in `folder`; those without a place there get their state.
+    """Yield the changes that apply patches to the tree in `folder`; those without a place get their state.
 
     `checkout` is the folder around the tree, for patches of the files next to it.
     """
@@ -87,7 +87,9 @@ def _breaks(before: list[str], after: list[str], path: Path) -> bool:
 
 
 def _patched(source: SourceText, fitting: Iterable[Patch], states: dict[AnyPatch, str]) -> bytes:
-    """Locate all patches in the unchanged source, then apply the last edit first, so that earlier offsets stay valid.
+    """Locate all patches in the unchanged source, then apply the last edit first.
+
+    Earlier offsets thus stay valid.
 
     A patch that reads a name without a binding here is rejected: the same statement may occur in another
     function.

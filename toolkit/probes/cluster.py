@@ -1,12 +1,14 @@
-"""The driver that queries the nodes of a Ray cluster. It runs under the target's interpreter, because Ray accepts no other version.
+"""The driver that queries the nodes of a Ray cluster.
 
-Started as `PYTHON -c TEXT TOKEN`. Stdin has one line of JSON, the `plan`, followed by what each node is sent (the
-request and the parcel of `probes.node`). Every output line is JSON after the token, printed as soon as the result is
-known. When stdin ends, the results are no longer needed: the tasks are cancelled, and the driver disconnects from
-Ray.
+It runs under the target's interpreter, because Ray accepts no other version.
 
-Each node gets three tasks without CPUs, pinned to it, in sequence: "hello" starts a worker there, which takes more than
-a second; a second "hello" in the now warm worker measures the clock; "look" runs `probes.node`.
+Started as `PYTHON -c TEXT TOKEN`. Stdin has one line of JSON, the `plan`, followed by what each node is sent
+(the request and the parcel of `probes.node`). Every output line is JSON after the token, printed as soon as
+the result is known. When stdin ends, the results are no longer needed: the tasks are cancelled, and the
+driver disconnects from Ray.
+
+Each node gets three tasks without CPUs, pinned to it, in sequence: "hello" starts a worker there, which takes
+more than a second; a second "hello" in the now warm worker measures the clock; "look" runs `probes.node`.
 """
 
 from __future__ import annotations
@@ -34,9 +36,12 @@ _LONGEST = 300  # characters of an error message
 
 
 def worker_environ() -> dict[str, str]:
-    """Return the environment that all workers on this node inherit from their raylet, without what Ray sets for this task.
+    """Return how far a node's clock is ahead of this one's, in seconds, and the error bound.
 
-    Ray hides the GPUs from a task that requests none. What Ray removes from every worker, such as the raylet's LD_PRELOAD, stays removed.
+    None if the reply was too slow.
+
+    Ray hides the GPUs from a task that requests none. What Ray removes from every worker, such as the
+    raylet's LD_PRELOAD, stays removed.
     """
     own = dict(os.environ)
     for pid in (own.get("RAY_RAYLET_PID", ""), str(os.getppid())):
@@ -59,9 +64,12 @@ def hello() -> float:
 
 
 def look(text: str, sent: bytes, seconds: float) -> str:
-    """Run `probes.node` on this node and return its output. None of its processes outlives this call, however it ends.
+    """Run `probes.node` on this node and return its output.
 
-    It waits in short steps, because Ray can interrupt a task between two instructions, but not in a system call.
+    None of its processes outlives this call, however it ends.
+
+    It waits in short steps, because Ray can interrupt a task between two instructions, but not in a system
+    call.
     """
     mark = "verl-doctor answers "
     process: Any = subprocess.Popen(
@@ -107,7 +115,10 @@ class NodeQuery:
 def startable(
     waiting: Iterable[NodeQuery], running: Iterable[NodeQuery], *, at_once: int, sharing: int
 ) -> list[NodeQuery]:
-    """Return the next nodes, the longest waiting first: at most `at_once`, and a limited number for each shared resource."""
+    """Return the next nodes, the longest waiting first.
+
+    At most `at_once`, and a limited number for each shared resource.
+    """
     busy = list(running)
     addresses = collections.Counter(query.address for query in busy)
     shares = collections.Counter(share for query in busy for share in query.shares)
@@ -219,7 +230,10 @@ class Survey:
                 )
 
     def _compared(self, node: str) -> tuple[float, float] | None:
-        """Return how far a node's clock is ahead of this one's, in seconds, and the error bound; None if the reply was too slow."""
+        """Return how far a node's clock is ahead of this one's, in seconds, and the error bound.
+
+        None if the reply was too slow.
+        """
         best = None
         for _ in range(_PINGS):
             sent, begun = time.time(), time.monotonic()

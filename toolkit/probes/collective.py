@@ -1,9 +1,9 @@
 """Tries a collective on all visible GPUs. Runs under the target's interpreter, with its torch.
 
-It is passed as text, so it needs the standard library and torch only. Called with a token, the backend ("nccl", or
-"gloo" without GPUs), the number of ranks, and a limit in seconds. Each rank is a separate process, forked before torch
-is imported. A rank that hangs, crashes or floods its output affects only itself. What it was doing and how it ended
-is part of the result, which is one JSON document.
+It is passed as text, so it needs the standard library and torch only. Called with a token, the backend
+("nccl", or "gloo" without GPUs), the number of ranks, and a limit in seconds. Each rank is a separate
+process, forked before torch is imported. A rank that hangs, crashes or floods its output affects only itself.
+What it was doing and how it ended is part of the result, which is one JSON document.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Starts the construction (`probes/construction`) under the target's interpreter. It is passed as text.
 
-Called with a token and a JSON object: `package` is the folder of the construction, the rest its request. With `serve`, any number
-of similar jobs are built, which are read from standard input.
+Called with a token and a JSON object: `package` is the folder of the construction, the rest its request. With
+`serve`, any number of similar jobs are built, which are read from standard input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _PARENTS = ("verl_doctor", "verl_doctor.toolkit", "verl_doctor.toolkit.probes")
 def main(token: str, request: str) -> None:
     """Load the package from its folder and run it in the current folder, which is private.
 
-    Its parent packages are empty modules, because the environment may have another release of verl-doctor, or none.
+    Its parent packages are empty modules, because the environment may have another release of verl-doctor, or
+    none.
     """
     order = json.loads(request)
     for name in _PARENTS:

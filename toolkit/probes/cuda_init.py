@@ -1,6 +1,9 @@
-"""Checks whether the driver's library works. Runs under the target's interpreter and needs the standard library only.
+"""Checks whether the driver's library works.
 
-Called with a token and the library's name or path. Known results are printed before each call that may hang or crash.
+Runs under the target's interpreter and needs the standard library only.
+
+Called with a token and the library's name or path. Known results are printed before each call that may hang
+or crash.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Describes data files: columns, number of rows, types of values. Runs under the target's interpreter, with its pyarrow.
+"""Describes data files: columns, number of rows, types of values.
 
-It is passed as text, so it needs the standard library and pyarrow only. Of the values in a row it reports the names of
-data sources and nothing else. Called with a token, the name of the column of data sources, and the kind and the path of each file.
+Runs under the target's interpreter, with its pyarrow.
+
+It is passed as text, so it needs the standard library and pyarrow only. Of the values in a row it reports the
+names of data sources and nothing else. Called with a token, the name of the column of data sources, and the
+kind and the path of each file.
 """
 
 from __future__ import annotations
@@ -87,7 +90,10 @@ def distinct(file: Any, name: str) -> list[str]:
 
 
 def filled_columns(metadata: Any) -> tuple[list[str], set[str]]:
-    """Return the columns that have a value in any row, and those that may have none in some, by the statistics in the footer."""
+    """Return the columns that have a value in any row, and those that may have none in some.
+
+    The source is the statistics in the footer.
+    """
     filled: dict[str, None] = {}
     doubtful = set()
     for group in range(metadata.num_row_groups):

@@ -1,7 +1,7 @@
 """Copies the first rows of a data file. Runs under the target's interpreter, with its pyarrow.
 
-It is passed as text. Called with a token, the number of rows, and pairs of paths: from, to. It prints a list: for each
-pair the number of rows written and the names of the columns, or why there are none.
+It is passed as text. Called with a token, the number of rows, and pairs of paths: from, to. It prints a list:
+for each pair the number of rows written and the names of the columns, or why there are none.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Runs on a node without verl-doctor: it unpacks its input, runs it, prints the result, and leaves nothing.
 
-Started as `PYTHON -I -S -c TEXT TOKEN`, by a Ray task, ssh or srun. Stdin has one line of JSON, the request, followed
-by the parcel (`unpacked`). The caller keeps stdin open as long as it needs the
-result. When stdin ends, for whatever reason, the work is stopped and cleaned up. The result is one line after the
-token.
+Started as `PYTHON -I -S -c TEXT TOKEN`, by a Ray task, ssh or srun. Stdin has one line of JSON, the request,
+followed by the parcel (`unpacked`). The caller keeps stdin open as long as it needs the result. When stdin
+ends, for whatever reason, the work is stopped and cleaned up. The result is one line after the token.
 
-The node's Python is the target's and may be older than verl-doctor's: this file needs 3.7, and reports if the unpacked code needs more.
+The node's Python is the target's and may be older than verl-doctor's: this file needs 3.7, and reports if the
+unpacked code needs more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def serve(token: str) -> None:
     order = json.loads(_line())
     parcel = _exactly(order["parcel"])
     if order["detached"]:
-        # Ray kills a worker's children and its process group with it. The process that cleans up must be in neither.
+        # Ray kills a worker's children and its process group with it. The process that cleans up must be in
+        # neither.
         if os.fork():
             os._exit(0)
         os.setsid()
@@ -78,8 +79,8 @@ def unpack(parcel: bytes, folder: str) -> None:
 def unpacked(parcel: bytes) -> dict[str, str]:
     """Return the texts of a parcel by file name.
 
-    Its first line is a list of words; in the JSON that follows, each byte that is not ASCII stands for one of them: the first
-    `SINGLES` bytes alone, the others with the byte after them.
+    Its first line is a list of words; in the JSON that follows, each byte that is not ASCII stands for one of
+    them: the first `SINGLES` bytes alone, the others with the byte after them.
     """
     head, _, coded = zlib.decompress(parcel).partition(b"\n")
     words = head.split(b"\0")
@@ -124,7 +125,10 @@ def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
 
 
 def _is_wanted(patience: float) -> bool:
-    """Return whether the other end of stdin is still open. Nothing more is ever sent, so readable means closed."""
+    """Return whether the other end of stdin is still open.
+
+    Nothing more is ever sent, so readable means closed.
+    """
     readable, _, _ = select.select([0], [], [], patience)
     return not readable or bool(os.read(0, 1))
 

@@ -1,8 +1,10 @@
-"""Queries NVML for the state of the GPUs. Runs in a child of verl-doctor, because a faulty driver hangs or crashes its caller.
+"""Queries NVML for the state of the GPUs.
 
-It is passed as text, so it needs the standard library and NVIDIA's bindings (pynvml) only. Called with a token and the
-folder of pynvml, it prints one JSON document of numbers as NVML returns them, in NVML's units; `nvml` interprets them.
-https://docs.nvidia.com/deploy/nvml-api/
+Runs in a child of verl-doctor, because a faulty driver hangs or crashes its caller.
+
+It is passed as text, so it needs the standard library and NVIDIA's bindings (pynvml) only. Called with a
+token and the folder of pynvml, it prints one JSON document of numbers as NVML returns them, in NVML's units;
+`nvml` interprets them. https://docs.nvidia.com/deploy/nvml-api/
 """
 
 from __future__ import annotations
@@ -48,7 +50,10 @@ CALLS = {
 
 
 def memory(nvml: Any, device: Any) -> list[int | None]:
-    """Return bytes: total, used, free, and reserved for the driver. Before driver 510 the last is included in used."""
+    """Return bytes: total, used, free, and reserved for the driver.
+
+    Before driver 510 the last is included in used.
+    """
     try:
         now = nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
     except (AttributeError, nvml.NVMLError):
@@ -62,7 +67,10 @@ def pci(nvml: Any, device: Any) -> Any:
 
 
 def processes(nvml: Any, device: Any) -> list[list[int | None]]:
-    """Return the numbers of compute and graphics processes on it, and the bytes that each holds, None if NVML does not report them."""
+    """Return the numbers of compute and graphics processes on it, and the bytes that each holds.
+
+    The bytes are None if NVML does not report them.
+    """
     found: dict[int, int | None] = {}
     for kind in ("Graphics", "Compute"):
         for version in ("v2", "v3"):  # the newer version counts; drivers before 510 have the older one
@@ -79,7 +87,10 @@ def recovery(nvml: Any, device: Any) -> int | None:
 
 
 def clock_reasons(nvml: Any, device: Any) -> Any:
-    """Return the bit mask of reasons why its clocks are not higher. Before driver 535 the call has another name."""
+    """Return the bit mask of reasons why its clocks are not higher.
+
+    Before driver 535 the call has another name.
+    """
     try:
         return nvml.nvmlDeviceGetCurrentClocksEventReasons(device)
     except (AttributeError, nvml.NVMLError):
@@ -87,7 +98,7 @@ def clock_reasons(nvml: Any, device: Any) -> Any:
 
 
 def fabric(nvml: Any, device: Any) -> list[int]:
-    """Return state and status of its registration with the NVSwitch fabric, and a health mask if the driver has it."""
+    """Return state and status of its NVSwitch fabric registration, and a health mask if the driver has it."""
     try:
         info = nvml.c_nvmlGpuFabricInfo_v2_t()
         nvml.nvmlDeviceGetGpuFabricInfoV(device, nvml.byref(info))
@@ -155,7 +166,10 @@ def text(value: Any) -> Any:
 
 
 def describe(nvml: Any, device: Any, into: dict[str, Any]) -> None:
-    """Query everything about one GPU. Unsupported queries are omitted; other errors are reported under `errors`."""
+    """Query everything about one GPU.
+
+    Unsupported queries are omitted; other errors are reported under `errors`.
+    """
     for name, call in CALLS.items():
         keep(nvml, into, name, call, device)
     for read in LONGER:
@@ -177,7 +191,10 @@ def keep(nvml: Any, into: dict[str, Any], name: str, call: str | Callable[..., A
 
 
 def peers(nvml: Any, devices: dict[int, Any]) -> Iterator[list[int | None]]:
-    """Yield for each pair of GPUs: both numbers, and NVML's status of reading each other's memory and of NVLink between them."""
+    """Yield for each pair of GPUs both numbers and two statuses.
+
+    They are NVML's status of reading each other's memory and of NVLink between them.
+    """
     for first, second in itertools.combinations(sorted(devices), 2):
         pair: dict[str, Any] = {}
         for name, what in (("read", _READ), ("nvlink", _NVLINK)):
@@ -186,7 +203,10 @@ def peers(nvml: Any, devices: dict[int, Any]) -> Iterator[list[int | None]]:
 
 
 def survey(nvml: Any, patience: float = SURVEY_TIMEOUT) -> dict[str, Any]:
-    """Query all GPUs in parallel, then which of them can access each other. GPUs that do not respond in time are omitted."""
+    """Query all GPUs in parallel, then which of them can access each other.
+
+    GPUs that do not respond in time are omitted.
+    """
     started = time.monotonic()
     try:
         nvml.nvmlInit()
@@ -228,7 +248,8 @@ def side_by_side(task: Callable[[int], None], numbers: range, deadline: float) -
 def answer(folder: str, library: str = LIBRARY) -> dict[str, Any]:
     """Return the results of pynvml, which is in this folder.
 
-    Without NVML itself it is not loaded: loading takes 0.07 s, the result is known, and most machines without a GPU lack NVML.
+    Without NVML itself it is not loaded: loading takes 0.07 s, the result is known, and most machines without
+    a GPU lack NVML.
     """
     try:
         ctypes.CDLL(library)

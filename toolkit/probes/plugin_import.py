@@ -1,7 +1,8 @@
 """Imports entry points like verl-doctor, and reports what they leave behind or replace.
 
-An import may hang, exit, leave threads and processes, or replace what all code uses: built-in functions, loaded modules, the finders of
-modules. Runs as a script: a token, the paths of sys.path in JSON, and entry points (`module:attribute`).
+An import may hang, exit, leave threads and processes, or replace what all code uses: built-in functions,
+loaded modules, the finders of modules. Runs as a script: a token, the paths of sys.path in JSON, and entry
+points (`module:attribute`).
 """
 
 import _thread
@@ -51,7 +52,10 @@ def restored(before: "dict[str, object]") -> "list[str]":
 
 
 def left_behind() -> "list[str]":
-    """Return what continues after the import, and may end the process, keep it alive, or write its own report."""
+    """Return what continues after the import and may end it, keep it alive, or write its own report.
+
+    It may end the process, or keep the process alive.
+    """
     threads = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     found = ["the thread " + thread.name for thread in threads if thread.is_alive()]
     found += ["a thread without a name" for _ in _unnamed]

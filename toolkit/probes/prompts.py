@@ -1,7 +1,9 @@
-"""Measures the longest prompt of data files, in bytes. Runs under the target's interpreter, with its pyarrow; it prints none of their text.
+"""Measures the longest prompt of data files, in bytes.
 
-It is passed as text, so it needs the standard library and pyarrow only. Called with a token, the name of the column of
-prompts, and the paths of parquet files.
+Runs under the target's interpreter, with its pyarrow; it prints none of their text.
+
+It is passed as text, so it needs the standard library and pyarrow only. Called with a token, the name of the
+column of prompts, and the paths of parquet files.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ MOST_ROWS = 200_000
 
 
 def size(prompt: Any) -> int | None:
-    """Return the bytes of a prompt's texts, with an allowance for each message; None if it is not all text."""
+    """Return the bytes of a prompt's texts, with an allowance for each message; None if not all text."""
     if isinstance(prompt, str):
         return len(prompt.encode("utf-8", "replace"))
     if not isinstance(prompt, list):
@@ -34,7 +36,7 @@ def messages(prompt: Any) -> int:
 
 
 def longest(path: str, column: str) -> dict[str, int] | None:
-    """Return the maximum bytes and messages of the prompts; None if a prompt is not all text, or there are too many."""
+    """Return the maximum bytes and messages of the prompts; None if one is not all text, or too many."""
     import pyarrow.parquet  # noqa: PLC0415
 
     file = pyarrow.parquet.ParquetFile(path)

@@ -1,8 +1,10 @@
-"""Reports which addresses the installed HTTP clients would reach through a proxy. Runs under the target's interpreter.
+"""Reports which addresses the installed HTTP clients would reach through a proxy.
 
-It is passed as text, so it needs the standard library and the clients only. Nothing is sent: each client only computes
-its route. Called with a token and a JSON object: `variables` are the proxy variables of the job, `urls` the addresses
-to check.
+Runs under the target's interpreter.
+
+It is passed as text, so it needs the standard library and the clients only. Nothing is sent: each client only
+computes its route. Called with a token and a JSON object: `variables` are the proxy variables of the job,
+`urls` the addresses to check.
 """
 
 from __future__ import annotations

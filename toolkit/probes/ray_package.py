@@ -1,8 +1,11 @@
-"""Reports which files of a folder Ray would package. Runs under the target's interpreter, with the target's Ray.
+"""Reports which files of a folder Ray would package.
 
-It is passed as text, so it needs the standard library and Ray only. Ray's own functions choose the files, as they did
-from Ray 2.10 to 2.60; nothing is packed and no file is opened except lists of exclusions. Called with a token and a
-JSON object: `folder`, `excludes`, and `limit`, the seconds after which the count so far is reported.
+Runs under the target's interpreter, with the target's Ray.
+
+It is passed as text, so it needs the standard library and Ray only. Ray's own functions choose the files, as
+they did from Ray 2.10 to 2.60; nothing is packed and no file is opened except lists of exclusions. Called
+with a token and a JSON object: `folder`, `excludes`, and `limit`, the seconds after which the count so far is
+reported.
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ class LateError(Exception):
 
 
 class Package:
-    """The paths counted so far. A file takes its size and two entries in the ZIP archive, which Ray does not compress."""
+    """The paths counted so far.
+
+    A file takes its size and two entries in the ZIP archive, which Ray does not compress.
+    """
 
     def __init__(self, root: Path, limit: float) -> None:
         self.root = root

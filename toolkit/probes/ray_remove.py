@@ -1,9 +1,12 @@
-"""Ends actors and placement groups of a Ray cluster. Runs under the target's interpreter, with the target's Ray.
+"""Ends actors and placement groups of a Ray cluster.
 
-It is passed as text, so it needs the standard library and Ray only. Ray ends actors only for a driver, so this script
-connects as one, which leaves a finished job in the cluster's table. It ends nothing while another driver is connected,
-or in a cluster other than the intended one. Called with a token and a JSON object: `address` of the GCS, `session`, the
-cluster's own name, `actors` and `groups`, their IDs in hexadecimal digits, and `limit` in seconds.
+Runs under the target's interpreter, with the target's Ray.
+
+It is passed as text, so it needs the standard library and Ray only. Ray ends actors only for a driver, so
+this script connects as one, which leaves a finished job in the cluster's table. It ends nothing while another
+driver is connected, or in a cluster other than the intended one. Called with a token and a JSON object:
+`address` of the GCS, `session`, the cluster's own name, `actors` and `groups`, their IDs in hexadecimal
+digits, and `limit` in seconds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Reports the contents of a Ray cluster's control store (GCS). Runs under the target's interpreter, with the target's Ray.
+"""Reports the contents of a Ray cluster's control store (GCS).
 
-It is passed as text, so it needs the standard library and Ray only. Nothing joins the cluster and no job is registered:
-the tables are read through the clients that Ray's own command line uses. Their messages are the same from Ray 2.49 to
-2.60, even if the cluster has another version; what an older cluster lacks is named in `undetermined`. Called with a token and
-a JSON object: `address` of the GCS, and `limit`, the seconds after which the results so far are printed.
+Runs under the target's interpreter, with the target's Ray.
+
+It is passed as text, so it needs the standard library and Ray only. Nothing joins the cluster and no job is
+registered: the tables are read through the clients that Ray's own command line uses. Their messages are the
+same from Ray 2.49 to 2.60, even if the cluster has another version; what an older cluster lacks is named in
+`undetermined`. Called with a token and a JSON object: `address` of the GCS, and `limit`, the seconds after
+which the results so far are printed.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ PLACE = ("RANK", "WORLD_SIZE", "WG_PREFIX")
 COLOCATED = ".WorkerDict"
 """The suffix of the class in which verl has several roles share a process (`create_colocated_worker_cls`)."""
 
-_OF_EVERY_ROLE = "_execute_func_rank_zero"  # a method of verl's Worker; a WorkerDict has it once for each role, with the prefix ROLE_
+# A method of verl's Worker. A WorkerDict has it once for each role, with the prefix ROLE_.
+_OF_EVERY_ROLE = "_execute_func_rank_zero"
 
 
 class Result:
@@ -47,7 +51,10 @@ class Result:
         self.parts[part] = found
 
     def end(self, why: str = "") -> None:
-        """Print the result after the token, which other output cannot contain, and stop: Ray's own threads may hang."""
+        """Print the result after the token, which other output cannot contain, and stop.
+
+        Ray's own threads may hang.
+        """
         with self._lock:
             if why:
                 self.parts["undetermined"].append(why)
@@ -68,7 +75,10 @@ def session(client: Any, limit: float) -> str:
 
 
 def nodes(client: Any, accessor: Any, limit: float) -> list[dict[str, Any]]:
-    """Return all nodes, with their totals and the free part. Ray before 2.40 has no such table of free resources here."""
+    """Return all nodes, with their totals and the free part.
+
+    Ray before 2.40 has no such table of free resources here.
+    """
     from ray.core.generated import gcs_pb2  # noqa: PLC0415
 
     free = {}
@@ -164,7 +174,10 @@ def _actor(actor: Any) -> dict[str, Any]:
 
 
 def gpus(actor: Any) -> list[int]:
-    """Return the numbers that Ray gave the GPUs of an actor on its node: 0 is the first that its raylet may use."""
+    """Return the numbers that Ray gave an actor's GPUs on its node, where 0 is the raylet's first.
+
+    That is the first GPU that the raylet may use.
+    """
     return sorted(
         {
             part.index
@@ -193,7 +206,10 @@ class Classes:
         self._roles: dict[tuple[bytes, str], list[str]] = {}
 
     def roles(self, actor: Any) -> list[str]:
-        """Return the roles that share the process of a `WorkerDict`, by the names of its methods; none for any other actor."""
+        """Return the roles that share the process of a `WorkerDict`, by the names of its methods.
+
+        None for any other actor.
+        """
         if not actor.class_name.endswith(COLOCATED):
             return []
         about = actor.function_descriptor.python_function_descriptor
@@ -229,7 +245,10 @@ class Plain(pickle.Unpickler):
 
 
 def death(actor: Any) -> tuple[str, Any]:
-    """Return the kind of an actor's end and its details, in Ray's terms; "" if it has not ended, or Ray gives none."""
+    """Return the kind of an actor's end and its details, in Ray's terms, "" if there is none.
+
+    There is none if it has not ended, or Ray gives none.
+    """
     cause = getattr(actor, "death_cause", None)
     kind = cause.WhichOneof("context") if cause is not None else None
     return (kind, getattr(cause, kind)) if kind else ("", None)
@@ -347,7 +366,10 @@ def read(report: Result, address: str, limit: float) -> None:
 
 
 def main(token: str, request: dict[str, Any]) -> None:
-    """Print the result in time. The limit starts after the import of Ray, whose duration does not depend on the GCS."""
+    """Print the result in time.
+
+    The limit starts after the import of Ray, whose duration does not depend on the GCS.
+    """
     import ray  # noqa: F401, PLC0415
 
     report = Result(token)

@@ -1,18 +1,18 @@
 """Times reading pieces of files in the ways in which weights are read. A script for a separate process.
 
-A read from an unresponsive network share cannot be interrupted: this process may hang, and verl-doctor continues. It is
-passed as text, so it needs the standard library only. Called with a token, and a document {"seconds": limit of each
-way, "pieces": {way: [[path, start, length], ...]}}. The ways:
+A read from an unresponsive network share cannot be interrupted: this process may hang, and verl-doctor
+continues. It is passed as text, so it needs the standard library only. Called with a token, and a document
+{"seconds": limit of each way, "pieces": {way: [[path, start, length], ...]}}. The ways:
 
 * "direct": several pieces at a time past the page cache (O_DIRECT), if the file system supports it;
 * "parallel": several pieces at a time through the page cache, as vLLM's prefetch reads;
-* "mapped": page faults of a mapping, with the advice that torch gives for weights (POSIX_FADV_SEQUENTIAL in MapAllocator.cpp),
-  one piece after the other, as safetensors reads tensors;
+* "mapped": page faults of a mapping, with the advice that torch gives for weights (POSIX_FADV_SEQUENTIAL in
+  MapAllocator.cpp), one piece after the other, as safetensors reads tensors;
 * "again": what "mapped" managed to read, from a new mapping.
 
-It prints [bytes, seconds, fetched] for each way, or null if the file system does not support it: `fetched` are the
-bytes that the kernel fetched for this process from a disk or a server (read_bytes in proc_pid_io(5)), including
-read-ahead; null if not counted.
+It prints [bytes, seconds, fetched] for each way, or null if the file system does not support it: `fetched`
+are the bytes that the kernel fetched for this process from a disk or a server (read_bytes in proc_pid_io(5)),
+including read-ahead; null if not counted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Renders prompts with the tokenizer's chat template, as transformers does: whether it refuses them, and how many tokens they have at least.
+"""Renders prompts with the tokenizer's chat template, as transformers does.
 
-Runs under the target's interpreter, with its pyarrow and Jinja. It is passed as text and needs nothing else. Called with a token and a
-JSON object: `template`, `names` (its special tokens), `tokenizer` (its file, "" for none), `limit` (of tokens, 0 for none), `column`,
-`files`, `retries`: verl may try a refused prompt again, with an empty message of a user in front (verl/utils/tokenizer/chat_template.py).
-`alone`: each message of a row is rendered without the others, as fine-tuning does.
-Of the prompts' text it prints nothing; of the template, the message with which it refuses one.
+Determines whether the template refuses them, and how many tokens they have at least.
+
+Runs under the target's interpreter, with its pyarrow and Jinja. It is passed as text and needs nothing else.
+Called with a token and a JSON object: `template`, `names` (its special tokens), `tokenizer` (its file, "" for
+none), `limit` (of tokens, 0 for none), `column`, `files`, `retries`: verl may try a refused prompt again,
+with an empty message of a user in front (verl/utils/tokenizer/chat_template.py). `alone`: each message of a
+row is rendered without the others, as fine-tuning does. Of the prompts' text it prints nothing; of the
+template, the message with which it refuses one.
 """
 
 from __future__ import annotations
@@ -60,7 +63,10 @@ def renderer(template: str, names: dict[str, str]) -> Callable[..., str]:
 
 
 def fails_again(render: Callable[..., str], prompt: Any) -> bool:
-    """Return whether the template also refuses a prompt behind an empty message, or the empty message, which is no text."""
+    """Return whether the template also refuses a prompt behind an empty message.
+
+    Or the empty message itself, which is no text.
+    """
     empty = [{"role": "user", "content": [{"type": "text", "text": ""}]}]
     try:
         render(empty, begin=False)
@@ -78,7 +84,10 @@ def pre_tokenizers(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def vocabulary(path: str) -> set[str] | None:
-    """Return the tokens of ASCII characters as text; None unless every token certainly stands for the text that it replaces."""
+    """Return the tokens of ASCII characters as text.
+
+    None unless every token certainly stands for the text that it replaces.
+    """
     with open(path, encoding="utf-8") as file:  # noqa: PTH123
         tokenizer = json.load(file)
     model, normalizer, before = (
@@ -141,7 +150,10 @@ def prompts(files: list[str], column: str) -> Iterator[Any]:
 
 
 def talks(spec: dict[str, Any], render: Callable[..., str], until: float) -> dict[str, Any]:
-    """Return the message with which the template refuses what fine-tuning renders first, or a message of every row, alone; {} if it may not."""
+    """Return the message with which the template refuses what fine-tuning renders.
+
+    It refuses what fine-tuning renders first, or a message of every row, alone; {} if it may not.
+    """
     greeting = [{"role": "user", "content": ""}]
     try:
         for messages, begin in ((greeting, False), (greeting * 2, False), (greeting, True)):

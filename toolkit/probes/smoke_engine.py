@@ -1,7 +1,7 @@
 """Makes vLLM load a model, generate, and on GPUs sleep and wake up. Runs under the target's interpreter.
 
-Called with the model's folder, "cuda" or "cpu", and further engine arguments as JSON. CUDA is not initialised in this
-process: vLLM would then start its engine differently from a job.
+Called with the model's folder, "cuda" or "cpu", and further engine arguments as JSON. CUDA is not initialised
+in this process: vLLM would then start its engine differently from a job.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def generate(engine: Any, sampling: Any, name: str) -> None:
 
 
 def used(device: str) -> int | None:
-    """Return the bytes that all processes together hold of the GPUs, as NVML counts them; None if it does not."""
+    """Return the bytes of the GPUs that all processes together hold, as NVML counts them, or None.
+
+    None if NVML does not count them.
+    """
     if device != "cuda":
         return None
     nvml = bindings()

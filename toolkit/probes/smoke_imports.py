@@ -1,7 +1,8 @@
 """Imports modules one after the other. Runs under the target's interpreter.
 
-Called with "cuda" or "cpu" and the modules' names. For torch on "cuda" it also counts the GPUs, which initialises CUDA.
-It exits without cleanup: what torch and vLLM do at process exit takes a second, and is not part of an import.
+Called with "cuda" or "cpu" and the modules' names. For torch on "cuda" it also counts the GPUs, which
+initialises CUDA. It exits without cleanup: what torch and vLLM do at process exit takes a second, and is not
+part of an import.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Starts a private Ray, an actor, a placement group, and a worker group of verl's. Runs under the target's interpreter.
+"""Starts a private Ray, an actor, a placement group, and a worker group of verl's.
 
-Called with the number of GPUs and of CPUs that Ray is to have. On a machine without GPUs Ray hands out a fictitious
-one: this checks that verl's workers are placed, named and called.
+Runs under the target's interpreter.
+
+Called with the number of GPUs and of CPUs that Ray is to have. On a machine without GPUs Ray hands out a
+fictitious one: this checks that verl's workers are placed, named and called.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def main(gpus: int, cpus: int) -> None:
     with step("import ray"):
         ray = importlib.import_module("ray")
     with step("start Ray"):
-        # Its own address: without one Ray looks for a cluster to join, and overwrites the address that it finds.
+        # Its own address: without one Ray looks for a cluster to join, and overwrites the address that it
+        # finds.
         ray.init(
             address="local",
             num_cpus=cpus,
@@ -48,7 +51,10 @@ def main(gpus: int, cpus: int) -> None:
 
 
 def actor(ray: Any) -> None:
-    """Check that a named actor is found, has the runtime_env's variables, and returns an object through shared memory."""
+    """Check that a named actor is found, has the runtime_env's variables, and returns a shared object.
+
+    It returns the object through shared memory.
+    """
 
     class Echo:
         def variable(self, name: str) -> Any:
@@ -70,7 +76,10 @@ def actor(ray: Any) -> None:
 
 
 def placed(ray: Any, gpus: int) -> None:
-    """Place bundles as verl does: one for each GPU, all on one node. Each task sees one GPU, each a different one."""
+    """Place bundles as verl does: one for each GPU, all on one node.
+
+    Each task sees one GPU, each a different one.
+    """
     group = ray.util.placement_group([{"CPU": 1, "GPU": 1}] * gpus, strategy="STRICT_PACK")
     if not group.wait(60):
         has, free = ray.cluster_resources(), ray.available_resources()

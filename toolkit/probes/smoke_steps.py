@@ -1,4 +1,7 @@
-"""Reports the steps of the smoke test's children, as each begins and ends. Runs first in them, under the target's interpreter."""
+"""Reports the steps of the smoke test's children, as each begins and ends.
+
+Runs first in them, under the target's interpreter.
+"""
 
 from __future__ import annotations
 

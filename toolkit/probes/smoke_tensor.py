@@ -1,4 +1,7 @@
-"""Runs one tensor operation on the CPU or on every GPU that the job sees. Runs under the target's interpreter."""
+"""Runs one tensor operation on the CPU or on every GPU that the job sees.
+
+Runs under the target's interpreter.
+"""
 
 from __future__ import annotations
 

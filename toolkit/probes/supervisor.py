@@ -2,10 +2,11 @@
 
     python supervisor.py VARIABLE
 
-VARIABLE is passed on unchanged. Standard input is a socket. It receives what to start, `{"argv": [...], "environ":
-{...}}` in a line, and returns two numbers, a line each: 0 when the program runs, else the error number (errno); and,
-when it has ended by itself, its status as from wait(2). When the other end closes, even because its holder was killed,
-all descendants of this process are killed. Then this process ends as the program did.
+VARIABLE is passed on unchanged. Standard input is a socket. It receives what to start, `{"argv": [...],
+"environ": {...}}` in a line, and returns two numbers, a line each: 0 when the program runs, else the error
+number (errno); and, when it has ended by itself, its status as from wait(2). When the other end closes, even
+because its holder was killed, all descendants of this process are killed. Then this process ends as the
+program did.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ def _report(channel: socket.socket, number: int) -> None:
 
 
 def _watch(program: int, channel: socket.socket) -> int | None:
-    """Report when the program ends, and wait until the other end closes. Return its status, None if it still runs."""
+    """Report when the program ends, and wait until the other end closes.
+
+    Return its status, None if it still runs.
+    """
     status = None
     with contextlib.ExitStack() as stack:
         waited = [channel.fileno()]

@@ -1,7 +1,8 @@
 """Compiles a chat template with the Jinja of the target, as transformers does, and reports why that fails.
 
-Runs under the target's interpreter. It is passed as text, so it needs the standard library and Jinja only. Called with a token,
-the file, and "json" if the template is the file's entry chat_template; or the template, and "itself".
+Runs under the target's interpreter. It is passed as text, so it needs the standard library and Jinja only.
+Called with a token, the file, and "json" if the template is the file's entry chat_template; or the template,
+and "itself".
 """
 
 from __future__ import annotations
@@ -40,6 +41,5 @@ def problem(text: str) -> dict[str, Any]:
 if __name__ == "__main__":
     token, name, kind = sys.argv[1:4]
     template = name if kind == "itself" else Path(name).read_text("utf-8")
-    print(
-        f"\n{token}{json.dumps(problem(json.loads(template)['chat_template'] if kind == 'json' else template))}"
-    )
+    text = json.loads(template)["chat_template"] if kind == "json" else template
+    print(f"\n{token}{json.dumps(problem(text))}")

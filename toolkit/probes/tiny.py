@@ -1,7 +1,9 @@
-"""Trains a tokenizer and writes tables as Parquet. Runs under the target's interpreter, with its tokenizers and pyarrow.
+"""Trains a tokenizer and writes tables as Parquet.
 
-It is passed as text, so it needs the standard library and these two only. Called with a token, the folder to write
-into, and the file that specifies what to write.
+Runs under the target's interpreter, with its tokenizers and pyarrow.
+
+It is passed as text, so it needs the standard library and these two only. Called with a token, the folder to
+write into, and the file that specifies what to write.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from typing import Any
 
 
 def write_table(path: Path, rows: list[dict[str, Any]], pictures: str, files: dict[str, bytes]) -> None:
-    """Write rows as Parquet; the column `pictures` holds pictures for the package `datasets`, which decodes them.
+    """Write rows as Parquet; the column `pictures` holds pictures that the package `datasets` decodes.
 
-    The footer declares that, in the form that its old and its new releases read. The rows name pictures in `files`.
+    The footer declares that, in the form that its old and its new releases read. The rows name pictures in
+    `files`.
     """
     from pyarrow import Table, parquet  # noqa: PLC0415
 
@@ -31,7 +34,10 @@ def write_table(path: Path, rows: list[dict[str, Any]], pictures: str, files: di
 
 
 def write_tokenizer(folder: Path, texts: list[str], size: int, special: list[str], plain: list[str]) -> None:
-    """Train byte-pair encoding on texts until there are `size` tokens, and write it in the form of Qwen's tokenizers."""
+    """Train byte-pair encoding on texts until there are `size` tokens, and write the tokenizer.
+
+    It is written in the form of Qwen's tokenizers.
+    """
     from tokenizers import (  # noqa: PLC0415
         AddedToken,
         Regex,
@@ -44,7 +50,10 @@ def write_tokenizer(folder: Path, texts: list[str], size: int, special: list[str
         trainers,
     )
 
-    words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    words = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+        r"|\s+(?!\S)|\s+"
+    )
     made = Tokenizer(models.BPE())
     made.normalizer = normalizers.NFC()
     made.pre_tokenizer = pre_tokenizers.Sequence(

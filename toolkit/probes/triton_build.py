@@ -1,8 +1,8 @@
 """Compiles and links a few lines as the installed Triton would. Runs under the target's interpreter.
 
-Triton is not imported, which would take seconds and a GPU: its functions that find libcuda and call the compiler are
-extracted from its sources and run. Called with a token, Triton's folder, and the seconds allowed for each run of the
-compiler. Needs the standard library only.
+Triton is not imported, which would take seconds and a GPU: its functions that find libcuda and call the
+compiler are extracted from its sources and run. Called with a token, Triton's folder, and the seconds allowed
+for each run of the compiler. Needs the standard library only.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class Recorder:
         return 0
 
     def run_limited(self, command: list[str]) -> tuple[int, str]:
-        """Run a program; return the exit code and the output. A program that hangs or prints endlessly is killed."""
+        """Run a program; return the exit code and the output.
+
+        A program that hangs or prints endlessly is killed.
+        """
         with subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -91,7 +94,10 @@ class Recorder:
 
 
 class Knobs:
-    """Replaces Triton's table of settings: `knobs.nvidia.libcuda_path` is the variable that its source names."""
+    """A replacement for Triton's settings; `knobs.nvidia.libcuda_path` is the variable its source names.
+
+    Triton's settings are a table.
+    """
 
     def __init__(self, text: str) -> None:
         self._variables: dict[tuple[str, str], str] = {}
@@ -227,7 +233,8 @@ def try_out(triton: Triton, private: str, report: dict[str, Any]) -> None:
     report["library"] = "".join(word for word in command if word.startswith("-l"))
     report["version"] = recorder.run_limited([command[0], "--version"])[1].partition("\n")[0]
     if "link_error" not in report:
-        # A library may lack symbols until it is loaded: a libcuda without the driver's functions would go unnoticed.
+        # A library may lack symbols until it is loaded: a libcuda without the driver's functions would go
+        # unnoticed.
         code, traced = recorder.run_limited([*command, "-Wl,--trace,-z,defs"])
         files = [line.strip() for line in traced.splitlines() if "/libcuda.so" in line]
         report["linked"] = files[0] if files else ""

@@ -1,7 +1,9 @@
-"""Compiles and runs one Triton kernel, in a private cache. Runs under the target's interpreter, which imports torch and triton.
+"""Compiles and runs one Triton kernel, in a private cache.
 
-Called with a token. Known results are printed before each step that may hang or crash. Triton reads a kernel's source
-from its file, so this script writes one.
+Runs under the target's interpreter, which imports torch and triton.
+
+Called with a token. Known results are printed before each step that may hang or crash. Triton reads a
+kernel's source from its file, so this script writes one.
 """
 
 from __future__ import annotations

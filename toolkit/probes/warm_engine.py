@@ -1,7 +1,9 @@
-"""Starts vLLM once with the job's model and settings and generates a few tokens, to fill its compilation caches.
+"""Starts vLLM once with the job's model and settings and generates a few tokens, to fill its caches.
 
-Runs under the target's interpreter. Called with the arguments of vLLM's LLM as JSON. The caller must omit those that
-this vLLM does not accept.
+They are its compilation caches.
+
+Runs under the target's interpreter. Called with the arguments of vLLM's LLM as JSON. The caller must omit
+those that this vLLM does not accept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Lets collectors take turns at the interpreter, so that they do not contend for its lock.
 
-Each file access releases the interpreter's lock and must reacquire it. Reading an environment takes 50,000 file
-accesses, so ten threads in parallel spend as much time on the lock as on the files. Therefore one collector runs at a
-time, and a collector that waits for something outside the interpreter lets the next one begin.
+Each file access releases the interpreter's lock and must reacquire it. Reading an environment takes 50,000
+file accesses, so ten threads in parallel spend as much time on the lock as on the files. Therefore one
+collector runs at a time, and a collector that waits for something outside the interpreter lets the next one
+begin.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-# How long the others wait for a collector that does not report that it waits, perhaps for a slow disk or a name server.
+# How long the others wait for a collector that does not report that it waits, perhaps for a slow disk or a
+# name server.
 _LONGEST_TURN = 0.2  # seconds
 _SOON = 0.01  # seconds until a thread looks again whether a heavier one has taken its turn
 
@@ -61,7 +63,10 @@ class Turns:
             self._until = time.monotonic() + self._patience
 
     def _leave(self) -> bool:
-        """End a turn. Return whether this thread still held it: another may have taken it after the time limit."""
+        """End a turn.
+
+        Return whether this thread still held it: another may have taken it after the time limit.
+        """
         with self._freed:
             if self._holder != threading.get_ident():
                 return False

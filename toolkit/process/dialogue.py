@@ -1,4 +1,7 @@
-"""An exchange with a child process: requests on its stdin, and its output line by line. Closing its stdin stops it."""
+"""An exchange with a child process: requests on its stdin, and its output line by line.
+
+Closing its stdin stops it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ _LAST_WORDS = (
 
 
 class Dialogue:
-    """A running child with three piped streams. The request is written while the output is read, so the child need not read it."""
+    """A running child with three piped streams.
+
+    The request is written while the output is read, so the child need not read it.
+    """
 
     def __init__(self, process: Popen[bytes], request: bytes) -> None:
         self._request = memoryview(request)

@@ -1,4 +1,7 @@
-"""Runs a program with a time limit, captures its output, and ends everything that it started, even outside its process group."""
+"""Runs a program with a time limit, and captures its output.
+
+It ends everything that the program started, even outside its process group.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from pathlib import Path
 from typing import IO
 
 MARK = "VERL_DOCTOR_CHILD"
-"""Set for every child and inherited by its descendants: it proves that a process that left the group is ours to end."""
+"""Set for every child and inherited by its descendants.
+
+It proves that a process that left the group is ours to end.
+"""
 
 _MOST_READ = 16 * 1024 * 1024  # bytes of a child's output; it is killed when it writes more
 _PIECE = 1024 * 1024  # bytes that are read at a time
@@ -34,7 +40,9 @@ _ending = threading.Lock()
 
 
 def _end_running() -> None:
-    """End all children when a signal ends the main thread while other threads wait for them. No child starts after that.
+    """End all children when a signal ends the main thread while other threads wait for them.
+
+    No child starts after that.
 
     These threads forget a child as soon as it has ended.
     """
@@ -48,7 +56,10 @@ def _end_running() -> None:
 
 
 def _forget_running() -> None:
-    """After a fork, forget the children: they belong to the parent. A watcher must notice when that is killed."""
+    """After a fork, forget the children: they belong to the parent.
+
+    A watcher must notice when that is killed.
+    """
     global _ending  # noqa: PLW0603 - another thread may have held the lock during the fork
     _ending = threading.Lock()
     _running.clear()
@@ -65,8 +76,8 @@ os.register_at_fork(after_in_child=_forget_running)
 class Output:
     """The output of a child process. `code` is None when it ran out of time and was killed.
 
-    A child that wrote too much was also killed, and is `flooded`: its `code` is the signal's, and its error output
-    ends with a sentence about it.
+    A child that wrote too much was also killed, and is `flooded`: its `code` is the signal's, and its error
+    output ends with a sentence about it.
     """
 
     code: int | None
@@ -83,7 +94,9 @@ class Output:
 
 
 def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Output:
-    """Run a child in `folder` until it ends, writes too much, or exceeds its `timeout` in seconds; then end everything that it started.
+    """Run a child in `folder` until it ends, writes too much, or exceeds its `timeout` in seconds.
+
+    Then end everything that it started.
 
     Raises OSError when it cannot be started.
     """
@@ -117,9 +130,9 @@ def started(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a child in `folder` with piped output. On exit it is killed with all that it started, and reaped.
 
-    It misses a process that leaves the group and overwrites its environment, as Ray's workers do with their titles;
-    `supervised_program` also ends these. If the doctor itself is killed, a watcher ends the child, unless it is not
-    `watched` because it ends by itself. Raises OSError when it cannot be started.
+    It misses a process that leaves the group and overwrites its environment, as Ray's workers do with their
+    titles; `supervised_program` also ends these. If the doctor itself is killed, a watcher ends the child,
+    unless it is not `watched` because it ends by itself. Raises OSError when it cannot be started.
     """
     token = os.urandom(16).hex()
     with _orphans.adopted() as adopted, contextlib.ExitStack() as watch:
@@ -151,9 +164,10 @@ def started(
             _end_escaped(token, adopted=adopted)
 
 
-# Waits for a line, which comes when the child has been ended. Without one the doctor is dead: it ends the child's group, and
-# all that the variable shows to descend from the child, until none is left: they may fork meanwhile. It leaves them if /proc
-# numbers processes differently (`unshare --pid`). A shell starts in a fifteenth of the time that Python takes.
+# Waits for a line, which comes when the child has been ended. Without one the doctor is dead: it ends the
+# child's group, and all that the variable shows to descend from the child, until none is left: they may fork
+# meanwhile. It leaves them if /proc numbers processes differently (`unshare --pid`). A shell starts in a
+# fifteenth of the time that Python takes.
 _WATCH = """
 read -r line && exit
 kill -9 "-$1"
@@ -168,7 +182,10 @@ done
 
 @contextlib.contextmanager
 def _watched(pid: int, token: str) -> Iterator[None]:
-    """While this block runs, have this child ended if the doctor is killed. It does nothing where there is no shell."""
+    """While this block runs, have this child ended if the doctor is killed.
+
+    It does nothing where there is no shell.
+    """
     reads, writes = os.pipe()
     watcher = None
     try:
@@ -204,7 +221,10 @@ def _dismiss(writes: int) -> None:
 
 
 class _Stream:
-    """A child's output, up to a limit. A grandchild may hold the other end open forever, so nothing waits for end of file."""
+    """A child's output, up to a limit.
+
+    A grandchild may hold the other end open forever, so nothing waits for end of file.
+    """
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
@@ -244,7 +264,10 @@ class _Stream:
 
 
 def _read_until_end(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
-    """Read a child's output until it ends or writes too much, without reaping it. Return whether that was in time."""
+    """Read a child's output until it ends or writes too much, without reaping it.
+
+    Return whether that was in time.
+    """
     with _end_of(pid) as end, selectors.DefaultSelector() as selector:
         for stream in streams:
             selector.register(stream, selectors.EVENT_READ, stream)
@@ -370,7 +393,8 @@ def _killed(pid: int, token: str) -> bool:
     except (AttributeError, OSError):
         return False
     try:
-        # Open the descriptor before reading: if the number is reused in between, the signal goes to the dead process.
+        # Open the descriptor before reading: if the number is reused in between, the signal goes to the dead
+        # process.
         if not _has_token(pid, token):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)

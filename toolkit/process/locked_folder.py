@@ -1,8 +1,10 @@
-"""Folders that each belong to one process: the kernel releases the lock when the process ends, and the next run removes abandoned folders.
+"""Folders that each belong to one process.
 
-They are in /tmp, where any user may create a folder with such a name. So a folder counts as this user's only if this
-user owns it and no other user can write to it. Links in it are not followed, and pipes are not opened. If the file
-system has no locks, no folder counts as abandoned.
+The kernel releases the lock when the process ends, and the next run removes abandoned folders.
+
+They are in /tmp, where any user may create a folder with such a name. So a folder counts as this user's only
+if this user owns it and no other user can write to it. Links in it are not followed, and pipes are not
+opened. If the file system has no locks, no folder counts as abandoned.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from pathlib import Path
 
 LOCK = "owned"
 TEMPORARY = "verl-doctor-"
-"""Prefix of folders for temporary files, followed by the number of the process that created the folder and 8 more characters."""
+"""Prefix of folders for temporary files.
+
+The number of the process that created the folder and 8 more characters follow it.
+"""
 
 _NOT_YET = "not-owned-yet"
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -25,7 +30,10 @@ _SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """Create a folder for temporary files. If this process is killed, `verl-doctor clean` recognises the folder by its name."""
+    """Create a folder for temporary files.
+
+    If this process is killed, `verl-doctor clean` recognises the folder by its name.
+    """
     return tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{os.getpid()}-", ignore_cleanup_errors=True)
 
 
@@ -41,7 +49,7 @@ def owned(folder: Path) -> Iterator[None]:
 
 
 def abandoned(place: Path, prefix: str) -> Iterator[Path]:
-    """Yield this user's folders with this prefix whose owner has ended; each is locked while it is inspected."""
+    """Yield this user's folders with this prefix whose owner has ended, each locked during inspection."""
     try:
         names = [name for name in os.listdir(place) if name.startswith(prefix)]  # noqa: PTH208 - names alone
     except OSError:
@@ -54,7 +62,10 @@ def abandoned(place: Path, prefix: str) -> Iterator[Path]:
 
 
 def text_in(folder: Path, name: str) -> str:
-    """Return the content of a file in this user's folder. Raises OSError if it is another user's or not a regular file."""
+    """Return the content of a file in this user's folder.
+
+    Raises OSError if it is another user's or not a regular file.
+    """
     with _file_in(folder, name, os.O_RDONLY) as file, open(file, "rb", closefd=False) as content:
         return content.read().decode("utf-8", "replace")
 

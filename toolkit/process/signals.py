@@ -56,7 +56,10 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 def as_ctrl_c(*numbers: signal.Signals) -> contextlib.AbstractContextManager[None]:
-    """Treat the first of these signals as Ctrl-C, and ignore further ones while work is ended and unfinished files are removed."""
+    """Treat the first of these signals as Ctrl-C, and ignore further ones.
+
+    They are ignored while work is ended and unfinished files are removed.
+    """
     ended = False
 
     def stop(number: signal.Signals) -> None:

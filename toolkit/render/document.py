@@ -14,7 +14,10 @@ from verl_doctor.toolkit.verdict import PathState, Verdict
 
 _When = Annotated[
     Phase | None,
-    "when a fault strikes, in the order in which a job gets there; start: at engine start or later; null: unknown",
+    (
+        "when a fault strikes, in the order in which a job gets there; start: at engine start or later; "
+        "null: unknown"
+    ),
 ]
 
 
@@ -48,7 +51,10 @@ class PathDocument(TypedDict):
     phase: _When
     codes: Annotated[
         list[Code],
-        "will_fail: the rules that found errors, in the order in which they strike; not_checked: the rules that could not check",
+        (
+            "will_fail: the rules that found errors, in the order in which they strike; not_checked: the "
+            "rules that could not check"
+        ),
     ]
     not_judged: Annotated[list[Code], "rules about this path that were left out"]
     may_stop: Annotated[list[Code], "rules that found what stops this path under some settings"]

@@ -1,4 +1,6 @@
-"""The report as workflow commands of GitHub Actions: each finding is an annotation, on its file where that is in the checkout.
+"""The report as workflow commands of GitHub Actions.
+
+Each finding is an annotation, on its file where that is in the checkout.
 
 https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
@@ -22,7 +24,10 @@ _LEVEL_NAMES = {"error": "error", "warning": "warning", "notice": "notice"}
 
 
 def render(report: Report, cwd: Path) -> Iterator[str]:
-    """Yield the lines: the most serious first, as GitHub shows only the first ones; then the totals, for the log."""
+    """Yield the findings' lines, the most serious first, then the totals, for the log.
+
+    GitHub shows only the first lines.
+    """
     top = checkout(cwd)
     found = [(_COMMANDS[str(finding.severity)], result, finding) for result, finding in report.findings()]
     counts = Counter(level for level, _, _ in found)

@@ -39,7 +39,8 @@ def _properties(report: Report) -> dict[str, str]:
         properties[name] = f"{tree['version']} {tree['folder']}" if tree else ""
     if report.nodes is not None:
         properties["nodes"] = (
-            f"{report.nodes.answered} answered, {report.nodes.agree} agree, {report.nodes.lost} did not respond"
+            f"{report.nodes.answered} answered, {report.nodes.agree} agree, {report.nodes.lost} did not "
+            "respond"
         )
     return properties | {path.path: path.state for path in report.paths}
 

@@ -11,7 +11,7 @@ from verl_doctor.toolkit.text import counted
 
 
 def lines(nodes: Nodes) -> Iterator[str]:
-    """Yield which nodes responded, their kinds if there are several, and which did not respond, one item per line."""
+    """Yield which nodes responded, their kinds if several, and which did not respond, one item a line."""
     differ = nodes.answered - nodes.agree
     parts = [f"{counted(nodes.agree, 'node')} {'agrees' if nodes.agree == 1 else 'agree'}"]
     parts += [f"{differ:,} {'differs' if differ == 1 else 'differ'} from most"] if differ else []

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.text import clipped, counted
 from verl_doctor.toolkit.verdict import WORDS
 
 SILENCED: Final = "ignored until a date"
-"""The `reason_kind` of a rule that the user's configuration silences, or of which it silences some findings."""
+"""The `reason_kind` of a rule of which the user's configuration silences all or some findings."""
 
 _REASONS: Final = 3  # reasons why rules could not check that are shown without -v
 _LONGEST: Final = 238  # characters of the sentence after the verdict; the finding has its full message
@@ -22,7 +22,10 @@ _LEAST: Final = 80  # minimum characters of the message in it
 
 
 def headline(report: Report) -> tuple[str, str]:
-    """Return the verdict in two or three words, and the sentence after it: the fault that strikes first, or what was judged."""
+    """Return the verdict in two or three words, and the sentence after it.
+
+    The sentence is the fault that strikes first, or what was judged.
+    """
     verdict = report.verdict
     if verdict == "failures":
         return WORDS[verdict], first_fault(report)
@@ -71,9 +74,12 @@ def _not_checked(report: Report) -> str:
 
 
 def could_not_check(report: Report) -> Sequence[str]:
-    """Return why rules could not check, each reason with the number of its rules, and last how many more there are.
+    """Return why rules could not check, each reason with its number of rules, and last the count of more.
 
-    Rules that were left out on purpose, follow from another fault, or do not apply here are not among them: -v lists those.
+    The last item is how many more reasons there are.
+
+    Rules that were left out on purpose, follow from another fault, or do not apply here are not among them:
+    -v lists those.
     """
     found = {
         reason: len(results)
@@ -129,17 +135,27 @@ def fate_of(path: PathVerdict) -> tuple[str, str]:
 
 
 def stopped_by(finding: Finding) -> str:
-    """Return which paths end here, and when; "" for anything but an error, or when the rule cannot determine when."""
+    """Return which paths end here, and when.
+
+    "" for anything but an error, or when the rule cannot determine when.
+    """
     if finding.severity != "error" or not finding.phase:
         return ""
-    return f"{', '.join(stop for stop in finding.stops if stop != EVERY_JOB) or 'the job'}, {WHEN[finding.phase][0]}"
+    return (
+        f"{', '.join(stop for stop in finding.stops if stop != EVERY_JOB) or 'the job'}, "
+        f"{WHEN[finding.phase][0]}"
+    )
 
 
 def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence[tuple[str, str]]:
-    """Return the next commands, each with its reason. A facts file can be judged, not repaired. `short` shortens a path."""
+    """Return the next commands, each with its reason.
+
+    A facts file can be judged, not repaired. `short` shortens a path.
+    """
     if from_facts_file(report):
         return ()
-    # Next to a fault that stops the job no other deserves a command; a hint is repaired when its rule is selected by name.
+    # Next to a fault that stops the job no other deserves a command; a hint is repaired when its rule is
+    # selected by name.
     wanted = {"error"} if report.verdict == "failures" else {"error", "warning"}
     found = [(result, finding) for result, finding in report.findings() if finding.severity in wanted]
     fixes = {finding.fix: report.fix_safety.get(finding.fix) for _, finding in found if finding.fix}
@@ -182,7 +198,10 @@ def for_target(steps: Iterable[tuple[str, str]], report: Report) -> list[tuple[s
 
 
 def options_of(report: Report, *, for_rule: bool = False) -> str:
-    """Return the options that name the target and the selected rules, each after a blank. `for_rule`: the command selects one."""
+    """Return the options that name the target and the selected rules, each after a blank.
+
+    `for_rule`: the command selects one.
+    """
     words = report.target["arguments"]
     return "".join(f" {shlex.quote(word)}" for word in (_without("--select", words) if for_rule else words))
 

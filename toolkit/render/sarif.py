@@ -35,7 +35,10 @@ def render(report: Report, rules: Iterable[Check], cwd: Path, code: int) -> str:
 
 
 class _View:
-    """One report being converted. `top` is the checkout: files in it are named by their path relative to it."""
+    """One report being converted.
+
+    `top` is the checkout: files in it are named by their path relative to it.
+    """
 
     def __init__(self, report: Report, rules: tuple[Check, ...], top: Path) -> None:
         shown = {result.code for result in report.results if result.findings or _is_unjudged(result)}
@@ -103,7 +106,7 @@ class _View:
         return entry
 
     def _location(self, finding: Finding) -> dict[str, Any]:
-        """Return a file of the checkout; for the machine or the environment, the interpreter and its description."""
+        """Return a file of the checkout, or the interpreter and its description for the rest."""
         about = finding.node or "this machine"
         place = finding.location
         if place is not None and path_in(self._top, place.path):
@@ -130,7 +133,10 @@ class _View:
         return {"uri": f"file://{_quoted(str(self._top / path))}"}
 
     def _fingerprint(self, code: str, finding: Finding) -> str:
-        """Return an identifier that is stable across runs, even when lines have moved; equal findings get distinct ones."""
+        """Return an identifier that is stable across runs, even when lines have moved.
+
+        Equal findings get distinct ones.
+        """
         path = finding.location.path if finding.location else ""
         about = path_in(self._top, path) or path.rpartition("/")[2]
         identity = "\0".join((code, about, *self._what(finding), finding.node or ""))
@@ -146,7 +152,10 @@ class _View:
         return (subject.kind, *names)
 
     def _fix(self, repair: Repair, result: CheckResult, finding: Finding) -> Iterator[dict[str, Any]]:
-        """Yield a repair's plan, at the findings in the files that it changes; none that would write a masked secret."""
+        """Yield a repair's plan, at the findings in the files that it changes.
+
+        None that would write a masked secret.
+        """
         if masked_text(repair.diff) != repair.diff:
             return
         if repair.code != result.code or repair.fix != finding.fix or finding.location is None:

@@ -14,7 +14,9 @@ Artifact = Callable[[str], dict[str, Any]]
 
 
 def artifact_changes(diff: str, named: Artifact) -> list[dict[str, Any]]:
-    """Return the file changes in a unified diff, as `difference.unified` writes it with `a` and `b` in front of paths.
+    """Return the file changes in a unified diff.
+
+    The diff is as `difference.unified` writes it with `a` and `b` in front of paths.
 
     Everything else in it (commands, variables) is no change of a file and is skipped.
     """
@@ -33,7 +35,10 @@ def artifact_changes(diff: str, named: Artifact) -> list[dict[str, Any]]:
 
 
 def _replacements(first: int, old: int, new: int, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """Yield the runs of changed lines in a hunk with so many old and new lines; the first old line has this number."""
+    """Yield the runs of changed lines in a hunk of so many old and new lines, starting at the first line.
+
+    The first old line has this number.
+    """
     at, gone, come = first, 0, ""
     while old > 0 or new > 0:
         line = next(lines, " ")

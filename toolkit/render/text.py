@@ -76,7 +76,10 @@ def render(report: Report, *, verbose: bool = False, width: int | None = None) -
 
 
 def _findings(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
-    """Yield all errors in the order in which they strike, then the warnings: on a terminal only a readable number."""
+    """Yield all errors in the order in which they strike, then the warnings.
+
+    On a terminal, only a readable number.
+    """
     shown: list[tuple[CheckResult, Finding]] = []
     hidden = 0
     for severity in _SEVERITY_ORDER:
@@ -230,7 +233,10 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     more = "" if verbose else "; -v shows them"
     last = f"{WORDS[report.verdict]}: {', '.join(parts)}{more}; {report.seconds:.1f} s"
     if report.unchanged is not None:
-        last += f", {counted(report.unchanged.rules, 'result')} reused from {in_time(report.unchanged.seconds)} ago: nothing they depend on has changed"
+        last += (
+            f", {counted(report.unchanged.rules, 'result')} reused from {in_time(report.unchanged.seconds)} "
+            "ago: nothing they depend on has changed"
+        )
     yield from lines(last, width, indent=2, first="", style="dim")
 
 
@@ -368,7 +374,10 @@ def _why_unsafe(repairs: tuple[Repair, ...]) -> str:
 
 
 def _environment(report: Report, width: int | None) -> Iterator[Text]:
-    """Yield the files of the job's environment: as a diff before they are written, and then how they are used."""
+    """Yield the files of the job's environment.
+
+    They appear as a diff before they are written, and then with how they are used.
+    """
     files = report.environment
     if files is None:
         return

@@ -1,4 +1,7 @@
-"""Decides which new findings a repair is responsible for: those about what it changed. Others may have appeared by themselves meanwhile."""
+"""Decides which new findings a repair is responsible for: those about what it changed.
+
+Others may have appeared by themselves meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,26 @@ from verl_doctor.toolkit.target import Target
 # Facts that other processes may change while a repair is judged.
 _EXTERNAL_SUBJECTS: frozenset[SubjectKind] = frozenset(
     {
-        "actor", "address", "cluster", "column", "device", "driver", "folder", "interface", "limit", "memory", "model", "node",
-        "port", "process", "resource", "rung", "tracker", "worker group",
+        "actor",
+        "address",
+        "cluster",
+        "column",
+        "device",
+        "driver",
+        "folder",
+        "interface",
+        "limit",
+        "memory",
+        "model",
+        "node",
+        "port",
+        "process",
+        "resource",
+        "rung",
+        "tracker",
+        "worker group",
     }
-)  # fmt: skip
+)
 _EXTERNAL = ("connections", "gpu", "host", "leftovers", "network", "processes", "ray")
 _INSTALLED: frozenset[SubjectKind] = frozenset(
     {"attention backend", "interpreter", "library", "package", "plugin", "source", "symbol"}
@@ -65,7 +84,10 @@ class Blame:
         return subject.name in self.variables.values()
 
     def is_responsible(self, check: Check, finding: Finding, before: Collection, after: Collection) -> bool:
-        """Return whether the repair is responsible for a new finding: if fields do not decide, whether it may have caused it."""
+        """Return whether the repair is responsible for a new finding.
+
+        If fields do not decide, whether it may have caused the finding.
+        """
         if self.is_about(finding):
             return True
         if finding.subject is not None and finding.subject.kind in _EXTERNAL_SUBJECTS:
@@ -75,7 +97,10 @@ class Blame:
         return self.may_concern(check, before, after)
 
     def may_concern(self, check: Check, before: Collection, after: Collection) -> bool:
-        """Return whether a rule reads a fact that the repair was based on, and its other inputs are unchanged."""
+        """Return whether a rule reads a fact behind the repair, and its other inputs are unchanged.
+
+        The repair was based on that fact.
+        """
         needs = {need.fact for need in check.needs}
         if not needs & self.facts:
             return False

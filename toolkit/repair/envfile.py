@@ -14,7 +14,10 @@ from verl_doctor.toolkit.system.secret import BLANKED, suggests_secret, without_
 from verl_doctor.toolkit.text import harmless
 
 SOURCED = "_VERL_DOCTOR_ENV"
-"""The shell file sets it to the path where it was first written, so a later run can detect what it set. No package reads it."""
+"""The shell file sets it to the path where it was first written, so a later run can detect what it set.
+
+No package reads it.
+"""
 
 _NO_MORE = "verl-doctor fix no longer requires it"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -34,7 +37,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Entry:
-    """One variable of the files. A `value` of None unsets it; `prepend` and `node_only` are as in `SetVariable`.
+    """One variable of the files.
+
+    A `value` of None unsets it; `prepend` and `node_only` are as in `SetVariable`.
 
     `instead_of` is the environment's former value, None if it had none or if the value is prepended to it.
     """
@@ -48,7 +53,10 @@ class Entry:
 
 
 def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
-    """Return the entry for a variable that a fix sets. Raises Refused if a file may not or cannot contain it."""
+    """Return the entry for a variable that a fix sets.
+
+    Raises Refused if a file may not or cannot contain it.
+    """
     name, value = wanted.name, wanted.value
     if not _NAME.fullmatch(name) or "\0" in (value or "") or (wanted.prepend and not value):
         raise Refused(f"{harmless(name)} cannot be set by a shell; this is a bug of the fix {fix}")
@@ -58,7 +66,10 @@ def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
 
 
 def reason_of(wanted: SetVariable) -> str:
-    """Return why and until when it is needed, in one line. What depends on this machine only is judged again by each run."""
+    """Return why and until when it is needed, in one line.
+
+    What depends on this machine only is judged again by each run.
+    """
     why, until = (" ".join(sentence.split()).rstrip(".") for sentence in (wanted.why, wanted.until))
     return harmless("; ".join(filter(None, (why, f"needed until {until or _NO_MORE}"))))
 
@@ -82,7 +93,8 @@ def united(old: Entry, new: Entry) -> Entry:
 def may_be_written(name: str, value: str) -> bool:
     """Return whether a file may contain this value.
 
-    It may not contain a URL with user and password, nor a value in which a fact has masked them, because the job needs them.
+    It may not contain a URL with user and password, nor a value in which a fact has masked them, because the
+    job needs them.
     """
     return is_harmless(name, value) and BLANKED not in without_user(value)
 

@@ -1,7 +1,7 @@
 """The same variables as a Ray `runtime_env`, for the workers of a running cluster.
 
-Ray passes values through `os.path.expandvars`, and blanks unset `${THIS_FORM}` references: ray 2.60, `ray/_private/utils.py`,
-`update_envs`.
+Ray passes values through `os.path.expandvars`, and blanks unset `${THIS_FORM}` references: ray 2.60,
+`ray/_private/utils.py`, `update_envs`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ _EXPANDED = re.compile(r"\$(?:\w+|\{[^}]*\})", re.ASCII)
 
 
 def written(entries: Iterable[Entry], set_here: Container[str]) -> str:
-    """Return the file's content after its header. `set_here` are variables that the environment has without these files."""
+    """Return the file's content after its header.
+
+    `set_here` are variables that the environment has without these files.
+    """
     lines: list[str] = []
     held = False
     for entry in entries:
@@ -46,7 +49,8 @@ def left_out(entry: Entry) -> str:
 def value_for_ray(entry: Entry, set_here: Container[str]) -> str:
     """Return the value for a `runtime_env`. A prepended value comes before the node's own list.
 
-    If this machine has no list, none is referenced: an empty list would add the current folder to the search path.
+    If this machine has no list, none is referenced: an empty list would add the current folder to the search
+    path.
     """
     value = entry.value or ""
     return f"{value}{os.pathsep}${{{entry.name}}}" if entry.prepend and entry.name in set_here else value

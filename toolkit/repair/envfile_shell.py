@@ -16,7 +16,8 @@ _ENTRY = re.compile(
     r"(?:# It was: (?P<instead_of>[^\n]*)\n)?"
     rf"(?:unset (?P<unset>{_NAME})"
     rf"|export (?P<set>{_NAME})=(?P<value>{_WORD})"
-    rf'|case "\$\{{(?P<list>{_NAME}):-\}}:" in (?P<front>{_WORD}):\*\) ;; \*\)[^\n]*? export (?P=list)=(?P=front)"[^"\n]*" ;; esac'
+    rf'|case "\$\{{(?P<list>{_NAME}):-\}}:" in (?P<front>{_WORD}):\*\) ;; \*\)'
+    r'[^\n]*? export (?P=list)=(?P=front)"[^"\n]*" ;; esac'
     r")\n"
 )
 _REASON = re.compile(r"# (?P<code>[A-Z]{2,5}[0-9]{3}) (?P<fix>[^\n:]+): (?P<why>[^\n]*)\n")

@@ -1,7 +1,7 @@
 """The two files of `--output-env DIR`: reads them, and turns them into changes for the change engine.
 
-Both begin with a line that names verl-doctor and a checksum of the rest: a file that was written or edited by anyone
-else is never replaced.
+Both begin with a line that names verl-doctor and a checksum of the rest: a file that was written or edited by
+anyone else is never replaced.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class EnvFiles:
 
     @property
     def sign(self) -> str:
-        """The value by which a later run detects that the shell file was sourced: the path where it was first written.
+        """The value by which a later run detects that the shell file was sourced.
+
+        It is the path where the file was first written.
 
         It stays the same if the folder is moved or reached by another name. Raises Refused as `entries` does.
         """
@@ -78,7 +80,9 @@ class EnvFiles:
         return found
 
     def changes(self, entries: Iterable[Entry], set_here: Container[str]) -> list[Change]:
-        """Return the changes that make the files contain these entries, sorted by name. Raises Refused as `entries` does.
+        """Return the changes that make the files contain these entries, sorted by name.
+
+        Raises Refused as `entries` does.
 
         `set_here` are variables that the environment has without these files.
         """
@@ -98,7 +102,10 @@ def _change(path: Path, body: str) -> Change:
 
 
 def _ours(path: Path) -> str | None:
-    """Return the text of a file after its first line, None if it does not exist. Raises Refused if it is not ours."""
+    """Return the text of a file after its first line, None if it does not exist.
+
+    Raises Refused if it is not ours.
+    """
     content = _read(path)
     if content is None:
         return None

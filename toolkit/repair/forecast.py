@@ -34,7 +34,7 @@ class Foreseen:
 
 
 def foresee(session: Session, collection: Collection, report: Report) -> Foreseen:
-    """Judge the job as it would be after the safe repairs of its launch files, and after the unsafe ones as well."""
+    """Judge the job as it would be after the safe repairs of its launch files, then also the unsafe ones."""
     seen, known = (session, collection, report), _facts_without_script(session, collection)
     planned = plans(session, collection, report)
     first = _numbered(planned, Counter())
@@ -65,7 +65,10 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
 
 
 def _numbered(planned: Sequence[Plan], applied: Counter[_Edit]) -> dict[tuple[_Edit, int], Plan]:
-    """Return plans by their edits, numbered where several have the same: they edit different lines in the same way."""
+    """Return plans by their edits, numbered where several have the same.
+
+    Such plans edit different lines in the same way.
+    """
     count = Counter(applied)
     numbered = {}
     for plan in planned:
@@ -80,7 +83,10 @@ def _count(edit: _Edit, planned: Sequence[Plan]) -> int:
 
 
 def _edit_of(plan: Plan) -> _Edit:
-    """Return what a plan does, wherever its words stand: other repairs move them, and edit the lines next to them."""
+    """Return what a plan does, wherever its words stand.
+
+    Other repairs move them, and edit the lines next to them.
+    """
     words = [
         (change.path, sign, word, count)
         for change in plan.changes
@@ -92,7 +98,10 @@ def _edit_of(plan: Plan) -> _Edit:
 
 
 def with_best_fixes(session: Session, collection: Collection, report: Report) -> Report:
-    """Return the report, where each error has the best of its corrections, or a fix of last resort if it has no other."""
+    """Return the report, where each error has the best of its corrections.
+
+    An error without any other correction has a fix of last resort.
+    """
     fixes = {code: fix.id for fix in session.registry.fixes if fix.last_resort for code in fix.repairs}
     results = [
         replace(
@@ -110,9 +119,10 @@ def with_best_fixes(session: Session, collection: Collection, report: Report) ->
 
 
 def _with_best_corrections(session: Session, collection: Collection, report: Report) -> Report:
-    """Return the report, where each error has the first of its corrections after which the fewest errors are left.
+    """Return the report, where each error has its first correction that leaves the fewest errors.
 
-    Errors without other corrections, and those whose correction does not edit a launch file alone, stay as they are.
+    Errors without other corrections, and those whose correction does not edit a launch file alone, stay as
+    they are.
     """
     if not session.target.files or session.facts_file is not None:
         return report
@@ -137,7 +147,7 @@ def _best(
     seen: tuple[Session, Collection, Report],
     known: Mapping[type, Any],
 ) -> Finding:
-    """Return the first choice after which no new error is left, or the one with the fewest errors after it."""
+    """Return the first choice that leaves no new error, or the one with the fewest errors after it."""
     session, collection, before = seen
     errors = _error_counts(before)
     left: list[tuple[int, Finding]] = []

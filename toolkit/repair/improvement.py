@@ -28,7 +28,7 @@ class Comparison:
     unsafe: bool = False
 
     def unrepaired_errors(self, collection: Collection, report: Report) -> Counter[str]:
-        """Count, by rule, the errors that this repair is responsible for and that no fix of this run can repair."""
+        """Count by rule the errors that this repair is responsible for and no fix of this run can repair."""
         return Counter(
             result.code
             for result, finding in report.findings()
@@ -46,7 +46,8 @@ class Comparison:
         for result in after.results:
             # If a rule did not apply before and now lacks a fact, no judgement was lost.
             silent = {*_NOT_JUDGED, "not_applicable"} if result.status == "skipped" else _NOT_JUDGED
-            # What follows from another rule is that rule's: its errors are counted above, unless a fix of this run repairs them.
+            # What follows from another rule is that rule's: its errors are counted above, unless a fix of
+            # this run repairs them.
             newly = (
                 result.status in _NOT_JUDGED
                 and result.follows_from is None
@@ -63,7 +64,7 @@ class Comparison:
 
 
 def not_repaired(plan: Plan, before: Report, after: Report) -> str:
-    """Return why the repair is not proven, "" if it is: the rule must have run, and must report less than before.
+    """Return why the repair is not proven, "" if it is: the rule must have run and report less than before.
 
     A finding that only lost its fix still counts. After an edit, a rule may no longer apply.
     """
@@ -113,7 +114,10 @@ def _place(finding: Finding) -> str:
 def _has_remedy(
     session: Session, collection: Collection, code: str, finding: Finding, *, unsafe: bool
 ) -> bool:
-    """Return whether a fix that this run may apply has a plan for the finding. A last resort counts as none: its plan takes minutes."""
+    """Return whether a fix that this run may apply has a plan for the finding.
+
+    A last resort counts as none: its plan takes minutes.
+    """
     fix = session.registry.fix(finding.fix)
     if fix is None or fix.last_resort:
         return False

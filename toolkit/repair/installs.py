@@ -1,4 +1,7 @@
-"""Plans that install packages: into a copy of the environment or in place, and how to start a job from the copy."""
+"""Plans that install packages, into a copy of the environment or in place, and how to start a job from it.
+
+The job starts from the copy.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def in_copy(session: Session, install: InstallPackages) -> Session:
 
 
 def words(session: Session, install: InstallPackages) -> Iterator[str]:
-    """Describe what was done, where the lock file is, and what to change in a launch script that names its interpreter."""
+    """Describe what was done, where the lock file is, and what to change in a launch script.
+
+    This concerns a launch script that names its interpreter.
+    """
     yield from install.why
     yield f"lock file: {install.lock_file}"
     target = session.target
@@ -64,7 +70,10 @@ def _shown(repair: Repair) -> tuple[object, ...]:
 
 
 def _in_place(change: Change) -> Change:
-    """Install into the environment itself. For a system-wide Python, which cannot be saved for undo, it is a command."""
+    """Install into the environment itself.
+
+    For a system-wide Python, which cannot be saved for undo, it is a command.
+    """
     if not isinstance(change, InstallPackages):
         return change
     moved = replace(change, copy=change.environment)

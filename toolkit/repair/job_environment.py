@@ -34,10 +34,11 @@ _JUDGED = frozenset({"pass", "warn", "fail"})
 class JobEnvironment:
     """The intended content of the files of `--output-env DIR`.
 
-    `written` is what an earlier run wrote there, `sign` identifies an environment that sourced it, and `found` is
-    this run's environment without it. Each examination has `held`, set by repairs of this run, and `kept`, set by an
-    earlier run for rules that were not judged now. `waiting` are an earlier run's variables whose repair is still to
-    be tried, or is not requested now. They stay in the files, except for those that are `needless`.
+    `written` is what an earlier run wrote there, `sign` identifies an environment that sourced it, and
+    `found` is this run's environment without it. Each examination has `held`, set by repairs of this run, and
+    `kept`, set by an earlier run for rules that were not judged now. `waiting` are an earlier run's variables
+    whose repair is still to be tried, or is not requested now. They stay in the files, except for those that
+    are `needless`.
     """
 
     files: EnvFiles
@@ -50,7 +51,10 @@ class JobEnvironment:
     needless: frozenset[str] = frozenset()
 
     def as_found(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return an environment without what the files set: only that shows whether a variable is necessary."""
+        """Return an environment without what the files set.
+
+        Only that shows whether a variable is necessary.
+        """
         return without(environ, self.written, self.sign)
 
     def as_started(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -64,7 +68,10 @@ class JobEnvironment:
         return tuple(replace(every[name], instead_of=self._had(every[name])) for name in sorted(every))
 
     def changes(self) -> list[Change]:
-        """Return the changes that make the files contain `entries`. Raises Refused if a file there is not ours."""
+        """Return the changes that make the files contain `entries`.
+
+        Raises Refused if a file there is not ours.
+        """
         return self.files.changes(self.entries, self.found)
 
     def as_planned(self, seen: Collection, *, applied: bool) -> EnvironmentFiles:
@@ -80,7 +87,10 @@ class JobEnvironment:
         )
 
     def judged(self, report: Report) -> JobEnvironment:
-        """Sort an earlier run's entries by a report on `found`: entries that no rule needs any more are needless."""
+        """Sort an earlier run's entries by a report on `found`.
+
+        Entries that no rule needs any more are needless.
+        """
         judged = {result.code for result in report.results if result.status in _JUDGED}
         found = {(result.code, finding.fix) for result, finding in report.findings()}
         kept = [
@@ -110,7 +120,10 @@ class JobEnvironment:
         return job
 
     def giving_up(self, names: Iterable[str]) -> JobEnvironment:
-        """Return the same with these entries of an earlier run marked needless: no rule needs them, or they do not help."""
+        """Return the same with these entries of an earlier run marked needless.
+
+        No rule needs them, or they do not help.
+        """
         return replace(self, needless=self.needless.union(names))
 
     def settled(self) -> JobEnvironment:
@@ -120,7 +133,10 @@ class JobEnvironment:
         )
 
     def _as_data(self, entry: Entry) -> dict[str, Any]:
-        """Return one variable for JSON. `ray` is its value in the `runtime_env`, None if that cannot contain it."""
+        """Return one variable for JSON.
+
+        `ray` is its value in the `runtime_env`, None if that cannot contain it.
+        """
         held = not envfile_ray.left_out(entry)
         return {
             "name": entry.name,
@@ -132,7 +148,10 @@ class JobEnvironment:
         }
 
     def _had(self, entry: Entry) -> str | None:
-        """Return the environment's former value, if a file may contain it; the one recorded by an earlier run if it has none now."""
+        """Return the environment's former value, if a file may contain it.
+
+        Return the one recorded by an earlier run if the environment has none now.
+        """
         value = self.found.get(entry.name)
         if value is None or entry.prepend:
             return entry.instead_of
@@ -160,9 +179,10 @@ def begin_from(machine: Machine, folder: Path | None) -> JobEnvironment | None:
 def with_variables(
     job: JobEnvironment, plan: Plan, others: Iterable[Plan], seen: Collection
 ) -> tuple[Plan, JobEnvironment]:
-    """Return a plan without the variables that no package would read, and the job's environment with the rest.
+    """Return a plan without the variables no package would read, and the job's environment with the rest.
 
-    Raises Refused if no file may contain one of them, if one conflicts with `others`, or if nothing is left to do.
+    Raises Refused if no file may contain one of them, if one conflicts with `others`, or if nothing is left
+    to do.
     """
     entries: dict[str, Entry] = {}
     for variable in plan.variables:
@@ -194,7 +214,7 @@ def _unread(names: Sequence[str], seen: Collection) -> dict[str, str]:
 
 
 def _override(verl: VerlTrees | Unknown) -> str:
-    """Return how verl's command line passes a variable to the workers, "" if this verl passes none (before 0.6.0)."""
+    """Return how verl's command line passes a variable to the workers, "" if it cannot (before 0.6.0)."""
     if isinstance(verl, Unknown):
         return ""
     try:

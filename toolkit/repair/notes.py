@@ -14,7 +14,7 @@ from verl_doctor.toolkit.changes import links
 def notes(
     changes: Iterable[Change], environment: Path, journal: Path, *, through_links: bool
 ) -> tuple[str, ...]:
-    """Return sentences, without duplicates, for a plan about `environment` with its journal in the folder `journal`."""
+    """Return distinct sentences for a plan about `environment` with its journal in the folder `journal`."""
     found: dict[str, None] = {}
     for change in changes:
         if isinstance(change, ReplaceFile):
@@ -37,8 +37,9 @@ def _about(path: Path, environment: Path, journal: Path, *, through_links: bool)
         return
     if stat.S_ISREG(seen.st_mode) and seen.st_nlink > 1 and not _same_disk(file, journal):
         yield (
-            f"{file} is one of {seen.st_nlink} hard links to its content: the others keep it, and since the journal {journal} is "
-            f"on another disk, undo restores bytes, mode, owner and times, but not the link"
+            f"{file} is one of {seen.st_nlink} hard links to its content: the others keep it, and since "
+            f"the journal {journal} is on another disk, undo restores bytes, mode, owner and times, but "
+            "not the link"
         )
 
 

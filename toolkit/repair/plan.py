@@ -1,4 +1,7 @@
-"""Plans: what each fix would do about the findings of a report, for people to read. Nothing is carried out here."""
+"""Plans: what each fix would do about the findings of a report, for people to read.
+
+Nothing is carried out here.
+"""
 
 from __future__ import annotations
 

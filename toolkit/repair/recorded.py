@@ -28,9 +28,9 @@ _STATES: tuple[State, ...] = ("in progress", "interrupted", "applied", "undone",
 class Recorded:
     """Changes made and undone together, and the journal that holds the first part.
 
-    `here` is whether it concerns the target. `parts` are its transactions, in order: one run of the doctor may make
-    several changes in turn, to files that belong to several journals. `transaction` combines them under the number of
-    the first.
+    `here` is whether it concerns the target. `parts` are its transactions, in order: one run of the doctor
+    may make several changes in turn, to files that belong to several journals. `transaction` combines them
+    under the number of the first.
     """
 
     home: Path
@@ -71,7 +71,10 @@ class History:
         return tuple(recorded for recorded in self.changes if not recorded.here)
 
     def standing(self, *, everything: bool) -> tuple[Recorded, ...]:
-        """Return the target's changes that can still be undone, newest first: `everything`, or only the last."""
+        """Return the target's changes that can be undone, newest first: `everything`, or only the last.
+
+        They can still be undone.
+        """
         found = [recorded for recorded in reversed(self.here) if recorded.transaction.state not in _OVER]
         if not everything:
             return tuple(found[:1])
@@ -100,7 +103,8 @@ def history(target: Target, machine: Machine) -> History:
     found += _parts((home for home in others if home not in homes), runs, read)
 
     def is_here(home: Path, transaction: Transaction) -> bool:
-        # Commands name no files, and environment files may be anywhere. Both concern their journal's environment.
+        # Commands name no files, and environment files may be anywhere. Both concern their journal's
+        # environment.
         if home == own and os.path.realpath(target.prefix) in roots:
             return True
         paths = [path for change in transaction.changes for path in change.paths]
@@ -147,7 +151,10 @@ def as_one(parts: Sequence[Transaction]) -> Transaction:
 
 
 def parts_of(home: Path, number: str) -> tuple[Name, ...]:
-    """Return the parts of the run that contains the transaction with this number in a journal. Raises Refused."""
+    """Return the parts of the run that contains the transaction with this number in a journal.
+
+    Raises Refused.
+    """
     found = [
         transaction
         for transaction in apply.history(home)
@@ -175,7 +182,8 @@ def undo_runs(
 ) -> tuple[list[Transaction], list[str]]:
     """Undo these runs. Return what was undone, and why others were not: a refusal does not stop the rest.
 
-    `named` are the trees that the user names. With `keep_edits`, files that someone else changed since stay as they are.
+    `named` are the trees that the user names. With `keep_edits`, files that someone else changed since stay
+    as they are.
     """
     done: list[Transaction] = []
     refused: list[str] = []
@@ -202,7 +210,7 @@ def moment(time: str) -> str:
 
 
 def _roots(target: Target, machine: Machine) -> Iterator[Path]:
-    """Yield the folders whose files belong to the target: the given verl, otherwise the environment and its verl."""
+    """Yield the folders whose files belong to the target: the given verl, or the environment and its verl."""
     if target.verl is not None:
         yield target.verl
     if target.chosen_by == "--python" or target.verl is None:

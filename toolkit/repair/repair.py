@@ -46,7 +46,10 @@ def show(
     through_links: bool = False,
     in_place: bool = False,
 ) -> Report:
-    """Plan every repair without changing anything. With `job`, also plan the files of the job's environment."""
+    """Plan every repair without changing anything.
+
+    With `job`, also plan the files of the job's environment.
+    """
     report = with_best_fixes(session, collection, report)
     work = Work(
         session,
@@ -70,7 +73,10 @@ def show(
 
 
 def _why_unsafe(fix: Fix, changes: Iterable[Change]) -> str:
-    """Return why a repair needs --unsafe. Its declaration decides where only a package installer could list the changes."""
+    """Return why a repair needs --unsafe.
+
+    Its declaration decides where only a package installer could list the changes.
+    """
     kinds = {type(change) for change in changes}
     if InstallPackages in kinds or any(need.fact is Resolution for need in fix.needs):
         why = "it installs packages"
@@ -121,12 +127,13 @@ def carry_out(
 ) -> Report:
     """Apply the safe fixes, and the `unsafe` ones if requested, each followed by a new examination.
 
-    A fix is undone if it causes a new failure, unless that failure has an applicable fix of its own: one fault may
-    hide the next, and newly revealed faults are repaired in turn. GPU trials are repeated only after a repair for
-    their own rule, and at the end. With `job`, variables are written to its files, and each examination has the
-    environment of a job that is started after sourcing them. Everything is one run, which one `undo` reverts. A link
-    out of the environment becomes a private copy unless the changes go `through_links`. Packages are installed into a
-    copy of the environment, which is examined from then on, or `in_place`.
+    A fix is undone if it causes a new failure, unless that failure has an applicable fix of its own: one
+    fault may hide the next, and newly revealed faults are repaired in turn. GPU trials are repeated only
+    after a repair for their own rule, and at the end. With `job`, variables are written to its files, and
+    each examination has the environment of a job that is started after sourcing them. Everything is one run,
+    which one `undo` reverts. A link out of the environment becomes a private copy unless the changes go
+    `through_links`. Packages are installed into a copy of the environment, which is examined from then on, or
+    `in_place`.
     """
     report = first = with_best_fixes(session, collection, report)
     run = new_run(journal_homes(session.target), session.target.prefix)
@@ -170,8 +177,8 @@ def carry_out(
 def _without_new_failures(repairs: list[Repair], work: Work, first: Report) -> tuple[list[Repair], Work]:
     """Undo edits, the last first, while a rule finds errors because of them and passed before the first.
 
-    Each of a chain of repairs may only reveal the fault that the next one repairs; where the last cannot be repaired, the job is
-    left as it was.
+    Each of a chain of repairs may only reveal the fault that the next one repairs; where the last cannot be
+    repaired, the job is left as it was.
     """
     passed = {result.code for result in first.results if result.status in {"pass", "warn"}}
     while work.edits:
@@ -208,7 +215,10 @@ def _fixes_of(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
 
 
 def exit_code(report: Report) -> ExitCode:
-    """Return 0 if everything attempted is repaired and no error is left, 1 if not, 3 if it is unknown whether errors are left."""
+    """Return 0 if everything attempted is repaired and no error is left, 1 if not.
+
+    Return 3 if it is unknown whether errors are left.
+    """
     attempted = [repair for repair in report.repairs or () if repair.outcome != "not attempted"]
     if report.verdict == "failures" or any(repair.outcome != "repaired" for repair in attempted):
         return ExitCode.FAILED
@@ -216,10 +226,12 @@ def exit_code(report: Report) -> ExitCode:
 
 
 def _attempt_all(work: Work, fix: Fix, code: str) -> tuple[list[Repair], Report, Work]:
-    """Plan, apply and examine until this fix has nothing new to do for this rule. Also return the last report.
+    """Plan, apply and examine until this fix has nothing new to do for this rule.
 
-    A refusal after all errors of the rule were repaired is not a failure: it is listed as not attempted. A file that
-    another process keeps changing has a new plan each time; it is given up after a few attempts.
+    Also return the last report.
+
+    A refusal after all errors of the rule were repaired is not a failure: it is listed as not attempted. A
+    file that another process keeps changing has a new plan each time; it is given up after a few attempts.
     """
     tried: dict[Plan, Repair] = {}
     refused: Counter[str] = Counter()
@@ -302,7 +314,7 @@ def _attempt(
 
 
 def _costly_facts(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
-    """Return the costly facts that need not be collected again now: those that this plan's rule does not read.
+    """Return the costly facts that need no new collection: those that this plan's rule does not read.
 
     They are collected again at the end.
     """

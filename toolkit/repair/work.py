@@ -37,8 +37,9 @@ class Edit:
 class Work:
     """A run of repairs: what is examined, what is allowed, and the job's environment so far.
 
-    Without `job`, no variable is set. `seen` is the last examination, None if something has changed since. All
-    applied changes belong to `run`, which is undone under the `name` of its first change; `edits` are those of files alone.
+    Without `job`, no variable is set. `seen` is the last examination, None if something has changed since.
+    All applied changes belong to `run`, which is undone under the `name` of its first change; `edits` are
+    those of files alone.
     """
 
     session: Session
@@ -72,7 +73,9 @@ class Work:
         return self if done is None or self.name else replace(self, name=f"{home}/{done.id}")
 
     def examined(self, known: Mapping[type, Any] | None = None) -> tuple[Work, Collection, Report]:
-        """Examine everything, with the job's variables set so far, unless nothing has changed since the last examination.
+        """Examine everything, with the job's variables set so far.
+
+        Not if nothing has changed since the last examination.
 
         `known` facts are not collected again.
         """

@@ -38,7 +38,10 @@ class SnapshotDocument(TypedDict):
 
 
 def document(snapshot: Snapshot, file: Path, size: int) -> SnapshotDocument:
-    """Return the origin of the snapshot, and what could not be examined. `size` is that of the file, in bytes."""
+    """Return the origin of the snapshot, and what could not be examined.
+
+    `size` is that of the file, in bytes.
+    """
     unseen = {
         fact.__name__: value
         for fact, value in sorted(snapshot.facts.items(), key=lambda pair: pair[0].__name__)
@@ -74,4 +77,7 @@ def lines(document: SnapshotDocument) -> Iterator[str]:
     for reason in dict.fromkeys(others.values()):
         names = [name for name, why in others.items() if why == reason]
         yield f"  not collected: {listed(names, 3)}: {reason}"
-    yield f"  to see later what differs, on this or another machine: verl-doctor compare {shlex.quote(document['file'])}"
+    yield (
+        "  to see later what differs, on this or another machine: verl-doctor compare "
+        f"{shlex.quote(document['file'])}"
+    )

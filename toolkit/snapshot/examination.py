@@ -23,7 +23,7 @@ from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class KeptNodes(Source):
-    """Nodes with stored responses, judged with the machine that queried them: this one, or that of the facts file."""
+    """Nodes with stored responses, judged with the machine that queried them: this or the facts file's."""
 
     nodes: FoldedNodes
 
@@ -36,7 +36,10 @@ class KeptNodes(Source):
 
 @dataclass(frozen=True)
 class SnapshotFile(Source):
-    """A facts file that may hold the responses of nodes besides its own machine's facts. The session reads the same file."""
+    """A facts file that may hold the responses of nodes besides its own machine's facts.
+
+    The session reads the same file.
+    """
 
     path: Path
 
@@ -49,7 +52,10 @@ class SnapshotFile(Source):
 
 @dataclass(frozen=True)
 class WholeSnapshot(Source):
-    """A snapshot that was read or taken: only its facts and nodes, and nothing of the machine on which it is judged."""
+    """A snapshot that was read or taken.
+
+    Only its facts and nodes, and nothing of the machine on which it is judged.
+    """
 
     snapshot: Snapshot
 

@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Changes:
-    """The values that are `put` at pointers, and the keys that are removed. The pointer "" is the whole value."""
+    """The values that are `put` at pointers, and the keys that are removed.
+
+    The pointer "" is the whole value.
+    """
 
     put: Mapping[str, Any] = field(default_factory=dict)
     without: tuple[str, ...] = ()
@@ -57,7 +60,10 @@ def _steps(base: Any, value: Any, pointer: str) -> Iterator[tuple[str, bool, Any
 
 
 def _place(base: Any, pointer: str) -> tuple[Any, Any]:
-    """Return the object or list that contains a pointer's target, and its key there. Raises ValueError if there is none."""
+    """Return the object or list that contains a pointer's target, and its key there.
+
+    Raises ValueError if there is none.
+    """
     first, *keys = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
     place: Any = base
     key: Any = None

@@ -52,7 +52,10 @@ class _Column:
         return _Entry(text)
 
     def text(self, number: int) -> str:
-        """Return an entry as the node sent it. Raises ValueError if the file that it was read from is damaged."""
+        """Return an entry as the node sent it.
+
+        Raises ValueError if the file that it was read from is damaged.
+        """
         entry = self.entries[number]
         if entry.text:
             return entry.text

@@ -81,7 +81,10 @@ def taken(run: Session, collection: Collection, responses: Iterable[NodeResponse
 
 
 def _patches(run: Session, collection: Collection) -> tuple[AnyPatch, ...] | None:
-    """Return the patches of the tree in the format of `patches export`; those that may contain a secret are left out."""
+    """Return the patches of the tree in the format of `patches export`.
+
+    Those that may contain a secret are left out.
+    """
     markers = collection.get(Markers)
     if isinstance(markers, Unknown):
         return None
@@ -98,7 +101,7 @@ def dump(snapshot: Snapshot, collectors: Iterable[Collector]) -> str:
 
 
 def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
-    """Read a snapshot, or a facts file, which is one of a single machine, or a folder of facts files, NODE.json each.
+    """Read a snapshot, a facts file (one of a single machine), or a folder of facts files, NODE.json each.
 
     A file of another verl-doctor is read as far as possible; a damaged file of this one is rejected. Raises
     UsageError if the file is not a snapshot.
@@ -147,7 +150,10 @@ def _of_folder(folder: Path, collectors: Iterable[Collector]) -> Snapshot:
 
 
 def nodes_in(path: Path) -> FoldedNodes | None:
-    """Return the nodes that a facts file holds besides its own facts; None if it holds none. Raises UsageError."""
+    """Return the nodes that a facts file holds besides its own facts; None if it holds none.
+
+    Raises UsageError.
+    """
     document = factsfile.document_of(path)
     about = document.get("snapshot")
     nodes = about.get("nodes") if isinstance(about, dict) else None
@@ -155,7 +161,10 @@ def nodes_in(path: Path) -> FoldedNodes | None:
 
 
 class _Reader:
-    """Reads the parts of a file. An unreadable part is an error if the file is `strict`ly ours, else it is noted."""
+    """Reads the parts of a file.
+
+    An unreadable part is an error if the file is `strict`ly ours, else it is noted.
+    """
 
     def __init__(self, path: Path, doctor: str, *, strict: bool) -> None:
         self._path = path
@@ -207,7 +216,10 @@ class _Reader:
 
 
 def look(run: Session, nodes: RequestedNodes | None, watch: Watch) -> Snapshot:
-    """Take a snapshot now, of these nodes too. Raises CouldNotQuery if they were named and cannot be queried."""
+    """Take a snapshot now, of these nodes too.
+
+    Raises CouldNotQuery if they were named and cannot be queried.
+    """
     collection = observe(Request(run))
     if nodes is None:
         return taken(run, collection)

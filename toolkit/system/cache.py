@@ -1,6 +1,7 @@
 """Small JSON files in the doctor's own cache folder. A file that cannot be read or written counts as missing.
 
-Files that another user could have written are not read: neither another user's files, nor any in a folder that others can write to.
+Files that another user could have written are not read: neither another user's files, nor any in a folder
+that others can write to.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _MODE = 0o600
 
 
 def read(file: Path, largest: int, seconds: float = math.inf) -> Any:
-    """Return the content of a file of at most `largest` bytes, None when it is unavailable, older, or may be another user's."""
+    """Return the content of a file of at most `largest` bytes.
+
+    None when it is unavailable, older, or may be another user's.
+    """
     with contextlib.suppress(OSError, ValueError, RecursionError):
         content = _bytes(file, largest, seconds)
         return None if content is None else json.loads(content)
@@ -33,7 +37,10 @@ def read(file: Path, largest: int, seconds: float = math.inf) -> Any:
 
 
 def write(file: Path, content: Any) -> None:
-    """Write a file atomically. One of two concurrent doctors may lose its entry, but the file is never damaged."""
+    """Write a file atomically.
+
+    One of two concurrent doctors may lose its entry, but the file is never damaged.
+    """
     try:
         for folder in reversed(_folders(file)):
             own_folders.made(folder)
@@ -55,7 +62,7 @@ def keep_youngest(folder: Path, most: int) -> None:
 
 
 def _bytes(file: Path, largest: int, seconds: float) -> bytes | None:
-    """Return the content, checking the opened file itself, because its name may meanwhile refer to another."""
+    """Return the content, checking the opened file itself, because its name may now refer to another."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         about = os.fstat(descriptor)
@@ -91,7 +98,7 @@ def top() -> Path:
 
 
 def _folders(file: Path) -> tuple[Path, ...]:
-    """Return the folders of the cache above a file, the nearest first; only the nearest for a file outside it."""
+    """Return the folders of the cache above a file, nearest first; only the nearest if it is outside."""
     own = top()
     return tuple(folder for folder in file.parents if folder.is_relative_to(own)) or (file.parent,)
 

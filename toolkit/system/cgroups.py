@@ -1,8 +1,8 @@
-"""The limits of a process's control groups, of version 2, 1 or both: its own group's and those of every group above.
+"""The limits of a process's control groups (version 2, 1 or both): its own and those of all above.
 
 The limits of all groups above apply as well, and a container or a batch system often sets them there:
-https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/. Groups above the
-container's own are hidden from it; the kernel reports their limits only for version 1's memory.
+https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/. Groups
+above the container's own are hidden from it; the kernel reports their limits only for version 1's memory.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _UNLIMITED = 1 << 60
 class Group:
     """One control group, by its folder. None stands for what it does not limit or does not report.
 
-    `cpus` is the quota in CPUs, `cpuset` a number of CPUs, `pids` counts processes and threads, `memory` is in bytes: the
-    lower of the limit at which the kernel kills and the limit at which it throttles; `memory_used` excludes cached
-    file contents. `oom_kills` counts the processes, here and below, that were killed for lack of memory since the
-    group was created.
+    `cpus` is the quota in CPUs, `cpuset` a number of CPUs, `pids` counts processes and threads, `memory` is
+    in bytes: the lower of the limit at which the kernel kills and the limit at which it throttles;
+    `memory_used` excludes cached file contents. `oom_kills` counts the processes, here and below, that were
+    killed for lack of memory since the group was created.
     """
 
     folder: str
@@ -92,7 +92,10 @@ class ControlGroups:
 
     @property
     def oom_kills(self) -> Group | None:
-        """The group whose memory limit caused the kernel to kill processes; without a limit, the innermost that counts kills."""
+        """The group whose memory limit caused the kernel to kill processes.
+
+        Without a limit, the innermost group that counts kills.
+        """
         counting = [group for group in self.groups if group.oom_kills is not None]
         limiting = [group for group in counting if group.memory is not None]
         return limiting[-1] if limiting else counting[0] if counting else None
@@ -109,7 +112,7 @@ def control_groups(machine: Machine, process: str = "self") -> ControlGroups:
 
 
 def is_frozen(machine: Machine, pid: int) -> bool:
-    """Return whether a visible group of any thread of a process is frozen, or about to be, and can be thawed."""
+    """Return whether a visible group of any thread of a process is (about to be) frozen and can be thawed."""
     listed = {machine.read(f"/proc/{pid}/task/{task}/cgroup") or "" for task in threads(pid, machine)}
     return any(
         (machine.read(f"{folder}/freezer.state") or "THAWED").strip() != "THAWED"

@@ -44,10 +44,12 @@ def run_probe(
     timeout: float,
     variables: Mapping[str, str] | None = None,
 ) -> tuple[Output, Any] | Unknown:
-    """Run the source text of a probe module with a token and these arguments, and with these `variables` in its environment.
+    """Run the source text of a probe module with a token and these arguments.
 
-    The document follows the token, which no other code can guess. Without a document, the result is None, and the
-    reason is how the process ended.
+    The environment includes these `variables`.
+
+    The document follows the token, which no other code can guess. Without a document, the result is None, and
+    the reason is how the process ended.
     """
     text = Path(str(script.__file__)).read_text("utf-8")
     env = {"PYTHONDONTWRITEBYTECODE": "1", **variables} if variables else None
@@ -62,7 +64,10 @@ def run_probe_text(
     timeout: float,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Output, Any] | Unknown:
-    """Do the same with the text of a script, for interpreters too old for our modules. `python` may include options."""
+    """Do the same with the text of a script, for interpreters too old for our modules.
+
+    `python` may include options.
+    """
     token = f"verl-doctor {secrets.token_hex(8)} "
     try:
         output = machine.run([*python, "-c", text, token, *arguments], timeout=timeout, env=env)

@@ -1,4 +1,7 @@
-"""Copies a descriptor of another process (pidfd_getfd(2), Linux 5.6) to inspect what it refers to. The process is not changed."""
+"""Copies a descriptor of another process (pidfd_getfd(2), Linux 5.6) to inspect what it refers to.
+
+The process is not changed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Ends processes by number, and only the intended ones: a descriptor for each is opened before it is inspected.
+"""Ends processes by number, and only the intended ones: each is opened before it is inspected.
 
-A pidfd (pidfd_open(2), Linux 5.3) keeps referring to the process that it was opened for, even if the number is reused.
+A descriptor for each is opened.
+
+A pidfd (pidfd_open(2), Linux 5.3) keeps referring to the process that it was opened for, even if the number
+is reused.
 """
 
 from __future__ import annotations
@@ -24,7 +27,10 @@ _ENDED = "ZX"
 def end_processes(
     removals: Sequence[EndProcess], machine: Machine, patience: float = TERM_TIMEOUT
 ) -> dict[EndProcess, str]:
-    """Terminate these processes in order, and kill those that do not end. Return why each still runs: "" if it has ended."""
+    """Terminate these processes in order, and kill those that do not end.
+
+    Return why each still runs: "" if it has ended.
+    """
     with contextlib.ExitStack() as held:
         outcomes: dict[EndProcess, str] = {}
         open_ends: dict[EndProcess, int] = {}
@@ -50,7 +56,7 @@ def end_processes(
 
 
 def _open(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
-    """Return a descriptor of the intended process; otherwise None and the reason, "" if it has already ended."""
+    """Return a descriptor of the intended process, or None and the reason, "" if it has already ended."""
     if removal.pid in _own_ancestors(machine):
         return None, "it is this program, or an ancestor of it"
     try:
@@ -60,7 +66,10 @@ def _open(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
     except OSError as error:
         return (
             None,
-            f"this kernel cannot open a process by number ({error.strerror}); end it with: kill {removal.pid}",
+            (
+                f"this kernel cannot open a process by number ({error.strerror}); end it with: kill "
+                f"{removal.pid}"
+            ),
         )
     # Read after opening the descriptor: if the number was reused in between, the start time differs.
     row = row_of(removal.pid, machine)

@@ -22,7 +22,11 @@ def users_of(environment: Path) -> list[str]:
 
 
 def _runs_from(process: str, spelled: Iterable[str]) -> bool:
-    """Return whether a process's program is in the environment, a file of it is mapped, or the environment is activated in it."""
+    """Return whether a process uses the environment.
+
+    Its program is in the environment, a file of the environment is mapped, or the environment is activated in
+    it.
+    """
     first = _read(f"{process}/cmdline").partition("\0")[0]
     if "/" in first:
         program = os.path.normpath(os.path.join(_link(f"{process}/cwd"), first))  # noqa: PTH118 - texts

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from verl_doctor.toolkit.machine import Machine
 
-# File systems that several machines share, as /proc/filesystems names them. FUSE has the actual type in the subtype (fuse.sshfs).
+# File systems that several machines share, as /proc/filesystems names them. FUSE has the actual type in the
+# subtype (fuse.sshfs).
 _SHARED = frozenset(
     [
         "nfs",
@@ -42,7 +43,8 @@ _SHARED = frozenset(
 _SHARED_FUSE = re.compile(
     r"fuse\.(?!(?:snapfuse|overlayfs|fuse-overlayfs|squashfuse|portal|lxcfs|gvfsd)).*|fuseblk\.ceph"
 )
-# File systems in which the kernel presents itself as files: no file can be created there, whatever the permissions.
+# File systems in which the kernel presents itself as files: no file can be created there, whatever the
+# permissions.
 _OF_THE_KERNEL = frozenset(
     ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
 )
@@ -60,8 +62,8 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 class FileSystem:
     """A mount: its place, kind and device. `shared` means that other machines may see the same files.
 
-    `root` is the folder of the file system that is mounted there, and `options` are the mount's and the file system's own.
-    `number` is the device's, "8:1".
+    `root` is the folder of the file system that is mounted there, and `options` are the mount's and the file
+    system's own. `number` is the device's, "8:1".
     """
 
     mounted_on: str
@@ -125,9 +127,9 @@ def may_write(place: Path) -> bool:
 def why_refused(folder: Path) -> str:
     """Return the kernel's reason for refusing to create a file in a folder; "" if it does not refuse.
 
-    The test file has no name (O_TMPFILE), so nothing appears in the folder, not even briefly. Mount options and
-    permissions do not cover quotas, ACLs and read-only devices, so they are read only if the file system does not
-    support such files.
+    The test file has no name (O_TMPFILE), so nothing appears in the folder, not even briefly. Mount options
+    and permissions do not cover quotas, ACLs and read-only devices, so they are read only if the file system
+    does not support such files.
     """
     try:
         os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
@@ -165,7 +167,7 @@ def why_not_writable(machine: Machine, path: str) -> str:
 
 
 def obstacle(machine: Machine, path: str) -> tuple[str, Obstacle]:
-    """Return the nearest existing part of a path, and what prevents creating files there; "" if nothing does."""
+    """Return the nearest existing part of a path, and what prevents creating files there; "" if nothing."""
     # A dangling link also exists.
     nearest_part = next(
         str(part) for part in (Path(path), *Path(path).parents) if os.path.lexists(machine.at(str(part)))
@@ -190,7 +192,8 @@ def file_system_of(
 ) -> FileSystem | None:
     """Return the mount of a path, whether or not the path exists; None if the kernel lists no mounts.
 
-    Callers with many paths pass all `mounts`. Without `follow`, links are not followed, and the file system itself is not accessed.
+    Callers with many paths pass all `mounts`. Without `follow`, links are not followed, and the file system
+    itself is not accessed.
     """
     real = os.path.realpath(path) if follow and machine.root == Path("/") else path
     best = None
@@ -203,12 +206,18 @@ def file_system_of(
 
 
 def is_message_queue(path: str) -> bool:
-    """Return whether a path is a POSIX message queue: a regular file of a file system that need not be mounted anywhere."""
+    """Return whether a path is a POSIX message queue.
+
+    That is a regular file of a file system that need not be mounted anywhere.
+    """
     return _magic(path) == _MQUEUE
 
 
 def is_overlay(path: str) -> bool:
-    """Return whether a path is in an overlay, which need not be mounted anywhere either (open_tree(2), umount2(2))."""
+    """Return whether a path is in an overlay, which may be unmounted too (open_tree(2), umount2(2)).
+
+    It need not be mounted anywhere either.
+    """
     return _magic(path) == _OVERLAY
 
 
@@ -221,9 +230,10 @@ def _magic(path: str) -> int:
 
 
 def read_ahead(machine: Machine, number: str) -> int | None:
-    """Return the kernel's read-ahead in bytes on the device with this number ("8:1"); None if it is not reported.
+    """Return the kernel's read-ahead in bytes on the device with this number ("8:1"), or None if unreported.
 
-    This is the file system's own backing device, which network file systems have too; a partition has its disk's.
+    This is the file system's own backing device, which network file systems have too; a partition has its
+    disk's.
     """
     for path in (
         f"/sys/class/bdi/{number}/read_ahead_kb",
@@ -237,7 +247,7 @@ def read_ahead(machine: Machine, number: str) -> int | None:
 
 
 def file_systems(machine: Machine) -> Iterator[FileSystem]:
-    """Yield all mounts that this process sees, in the order in which they were made (proc_pid_mountinfo(5))."""
+    """Yield all mounts that this process sees, in the order they were made (proc_pid_mountinfo(5))."""
     for line in (machine.read("/proc/self/mountinfo") or "").splitlines():
         front, separator, back = line.partition(" - ")
         fields, rest = front.split(" "), back.split(" ")
@@ -256,7 +266,10 @@ def file_systems(machine: Machine) -> Iterator[FileSystem]:
 
 
 def overlay_layers(mounts: str) -> Iterator[str]:
-    """Yield the folders of which the overlays in a list of /proc/PID/mountinfo consist, as whoever mounted them wrote them."""
+    """Yield the folders of which the overlays in a list of /proc/PID/mountinfo consist.
+
+    They are as whoever mounted the overlays wrote them.
+    """
     for line in mounts.splitlines():
         words = line.partition(" - ")[2].split(" ", 2)
         if words[0] == "overlay" and len(words) > 2:

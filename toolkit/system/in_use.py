@@ -1,7 +1,9 @@
-"""Whether a process has a file open or listens on a socket: reported by the kernel for all users, containers and namespaces.
+"""Whether a process has a file open or listens on a socket.
 
-/proc shows the processes of one namespace, and hides the open files of other users. The kernel counts for each file how often
-it is open or mapped, and records for each socket whether a process is bound to it.
+The kernel reports it for all users, containers and namespaces.
+
+/proc shows the processes of one namespace, and hides the open files of other users. The kernel counts for
+each file how often it is open or mapped, and records for each socket whether a process is bound to it.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ _NOT_LISTENING = {errno.ECONNREFUSED}
 def open_anywhere(name: str, folder: int) -> InUse:
     """Return whether any process has a regular file in the open folder `folder` open or mapped.
 
-    The kernel grants a write lease only if no other process has the file open (fcntl(2), F_SETLEASE). The lease is
-    released immediately. Network file systems grant none, and only the file's owner gets one.
+    The kernel grants a write lease only if no other process has the file open (fcntl(2), F_SETLEASE). The
+    lease is released immediately. Network file systems grant none, and only the file's owner gets one.
     """
     try:
         # Without O_NONBLOCK, opening would wait until the holder of a lease releases it.
@@ -46,8 +48,8 @@ def open_anywhere(name: str, folder: int) -> InUse:
 def bound_anywhere(name: str, folder: int) -> InUse:
     """Return whether any process is bound to the Unix socket in the open folder `folder`.
 
-    The test connects a datagram socket, which needs no accept and sends nothing. It succeeds for a datagram server
-    and fails for one of another type, and the server notices neither.
+    The test connects a datagram socket, which needs no accept and sends nothing. It succeeds for a datagram
+    server and fails for one of another type, and the server notices neither.
     """
     with contextlib.closing(
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)

@@ -1,8 +1,8 @@
 """Records what this process accesses in the file system, and checks whether all of it is unchanged.
 
-Readers declare nothing, so they cannot forget anything. Python reports each opened file and each listed folder to its
-audit hooks; `os.stat`, `os.lstat`, `os.readlink`, `os.access` and the entries of `os.scandir` are wrapped, because
-Python does not report these. What is compared later:
+Readers declare nothing, so they cannot forget anything. Python reports each opened file and each listed
+folder to its audit hooks; `os.stat`, `os.lstat`, `os.readlink`, `os.access` and the entries of `os.scandir`
+are wrapped, because Python does not report these. What is compared later:
 
 - of a file, its size, both times, inode, device and mode: a user cannot set back the change time (ctime);
 - of a listed folder, also its times, which change with each entry added, removed or renamed;
@@ -10,8 +10,8 @@ Python does not report these. What is compared later:
 - of a link that was read, the same as of a file, and of a missing path, the error;
 - of a permission check, its result.
 
-Only file systems that keep such times count (`_TICKS`), and no file that changed shortly before it was read: another change
-might fall into the same clock tick.
+Only file systems that keep such times count (`_TICKS`), and no file that changed shortly before it was read:
+another change might fall into the same clock tick.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ _OF_NO_ACCOUNT = (None, "libstdc++.so.6")  # this process itself; the names of C
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 Row = list[Any]
-"""A folder, the names in it that were followed and a digest of them, those not followed and a digest, and its listing's digest."""
+"""A folder, the names in it and their digests, and its listing's digest.
+
+They are the names that were followed and a digest of them, then those not followed and a digest.
+"""
 
 
 class CannotBeKeptError(Exception):
@@ -68,8 +71,8 @@ class CannotBeKeptError(Exception):
 class Looks:
     """Everything that was accessed.
 
-    `unkept` are the tasks that accessed processes, which cannot be compared. `ignored` are the folders that do not count; a
-    file in one of `passing` counts only for `counted`.
+    `unkept` are the tasks that accessed processes, which cannot be compared. `ignored` are the folders that
+    do not count; a file in one of `passing` counts only for `counted`.
     """
 
     def __init__(self, ignored: Iterable[str], passing: Iterable[str]) -> None:
@@ -84,7 +87,7 @@ class Looks:
         self.unkept: set[str] = set()
 
     def add(self, path: Any, kind: str, folder: int | None = None) -> None:
-        """Note an access: `followed`, `links`, `listed`, or `whole` for a folder whose entries were all inspected."""
+        """Note an access: `followed`, `links`, `listed`, or `whole` (all entries of a folder inspected)."""
         if (name := self._name(path, folder)) is not None:
             getattr(self, f"_{kind}").add(name)
 
@@ -109,10 +112,13 @@ class Looks:
         return None if not work and f"{name}/".startswith(self._passing) else name
 
     def record(self, began: float) -> dict[str, Any]:
-        """Return all accesses as JSON, with the current state. Raises CannotBeKeptError if a later change might not show.
+        """Return all accesses as JSON, with the current state.
 
-        `began` is the time of the first access: what changed after it, or shortly before, may differ from what was read.
-        Collectors that exceeded their time may still add accesses, so what is iterated over is copied.
+        Raises CannotBeKeptError if a later change might not show.
+
+        `began` is the time of the first access: what changed after it, or shortly before, may differ from
+        what was read. Collectors that exceeded their time may still add accesses, so what is iterated over is
+        copied.
         """
         if self.why_not:
             raise CannotBeKeptError(self.why_not)
@@ -128,7 +134,7 @@ class Looks:
         }
 
     def _by_folder(self) -> list[tuple[str, str, str, bool]]:
-        """Return each folder with the names that were followed, those that were not, and whether it was listed."""
+        """Return each folder with the names followed, those not followed, and whether it was listed."""
         listed = frozenset(self._listed)
         found: dict[str, tuple[list[str], list[str]]] = {folder: ([], []) for folder in listed}
         for number, paths in enumerate((tuple(self._followed), tuple(self._links))):
@@ -142,7 +148,10 @@ class Looks:
 
 
 def what_changed(record: Any) -> str:
-    """Return the first changed path of a record, "" when none has. Raises LookupError or TypeError for an invalid record."""
+    """Return the first changed path of a record, "" when none has.
+
+    Raises LookupError or TypeError for an invalid record.
+    """
     for row in record["rows"]:
         folder, followed, _, links, _, listed = row
         if _row(folder, followed, links, listed is not None) != row:
@@ -157,7 +166,10 @@ _Check = Callable[[str, os.stat_result, bool], None]
 
 
 def _row(folder: str, followed: str, links: str, listed: bool, check: _Check | None = None) -> Row:
-    """Return the state of a folder. Entries are accessed relative to it: resolving the whole path takes 50% longer."""
+    """Return the state of a folder.
+
+    Entries are accessed relative to it: resolving the whole path takes 50% longer.
+    """
     try:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -242,7 +254,10 @@ _hooked = False
 
 @contextlib.contextmanager
 def counted(work: str) -> Iterator[None]:
-    """Count all accesses of this thread in this block, wherever they are: a kept fact depends on them. `work` names the fact."""
+    """Count all accesses of this thread in this block, wherever they are: a kept fact depends on them.
+
+    `work` names the fact.
+    """
     _here.work = work
     try:
         yield
@@ -359,7 +374,10 @@ class _Entry:
         return self._entry.stat(follow_symlinks=follow_symlinks)
 
     def _follow(self, follow_symlinks: bool) -> None:
-        """Note a followed link: the folder's times cover the kind of a plain entry, but not of a link's target."""
+        """Note a followed link.
+
+        The folder's times cover the kind of a plain entry, but not of a link's target.
+        """
         if follow_symlinks and self._entry.is_symlink():
             self._looks.add(self._full, "followed")
 

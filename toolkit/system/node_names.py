@@ -1,7 +1,8 @@
 """Converts many node names to a short list that schedulers read, `node[001-100,107]`, and back.
 
-The syntax is Slurm's, which pdsh and ClusterShell read too: numbers in brackets, the lower end defines the number of digits,
-at most two brackets in a name (slurm.conf(5), NodeName). Slurm requires one of them at the end of a name.
+The syntax is Slurm's, which pdsh and ClusterShell read too: numbers in brackets, the lower end defines the
+number of digits, at most two brackets in a name (slurm.conf(5), NodeName). Slurm requires one of them at the
+end of a name.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def shortened(folded: str, count: int) -> str:
 
 
 def _family(members: list[_Parts]) -> Iterator[str]:
-    """Fold names that differ only in their numbers: by the last number that varies, then by an earlier one."""
+    """Fold names that differ only in numbers: by the last number that varies, then by an earlier one."""
     texts = members[0][::2]
     rows = {parts[1::2] for parts in members}
     varying = [place for place in range(len(texts) - 1) if len({row[place] for row in rows}) > 1]

@@ -1,4 +1,7 @@
-"""Folders as open descriptors, which still refer to the same folder if its path is replaced by a link or another folder."""
+"""Folders as open descriptors.
+
+They still refer to the same folder if its path is replaced by a link or another folder.
+"""
 
 from __future__ import annotations
 

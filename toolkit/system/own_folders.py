@@ -12,7 +12,10 @@ _MODE = stat.S_IRWXU
 
 
 class ForeignFolderError(OSError):
-    """A folder to be used as the doctor's own may contain another user's files. The message is one sentence."""
+    """A folder to be used as the doctor's own may contain another user's files.
+
+    The message is one sentence.
+    """
 
 
 def made(folder: Path) -> Path:

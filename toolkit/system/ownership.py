@@ -25,23 +25,32 @@ _OVERFLOW, _ALL_USERS = 65534, 2**32 - 1
 
 
 def why_not_ours(file: Path, *, group_counts: bool) -> str:
-    """Return why another user may control a file, or a folder in which it could be replaced; "" if it is this user's or root's.
+    """Return why another user may control a file, or a folder in which it could be replaced.
 
-    With `group_counts`, group write permission also counts, except for this user's own group without other members.
+    "" if it is this user's or root's.
+
+    With `group_counts`, group write permission also counts, except for this user's own group without other
+    members.
     """
     real = Path(os.path.realpath(file))
     return why_any_not_ours((file, file.parent, real, real.parent), group_counts=group_counts)
 
 
 def why_named_not_ours(file: Path) -> str:
-    """Do the same for a file that the user named. In a sticky folder such as /tmp, other users cannot replace it."""
+    """Do the same for a file that the user named.
+
+    In a sticky folder such as /tmp, other users cannot replace it.
+    """
     real = Path(os.path.realpath(file))
     folders = [folder for folder in (file.parent, real.parent) if not _is_sticky(folder)]
     return why_any_not_ours((file, real, *folders), group_counts=True)
 
 
 def why_any_not_ours(paths: Iterable[Path], *, group_counts: bool, trusted: int = 0) -> str:
-    """Do the same for these paths alone, without the folders above them. `trusted` is a further trusted user."""
+    """Do the same for these paths alone, without the folders above them.
+
+    `trusted` is a further trusted user.
+    """
     for path in dict.fromkeys(paths):
         with contextlib.suppress(OSError):  # reading it will report that it is missing or unreadable
             if why := why_status_not_ours(path, path.stat(), group_counts=group_counts, trusted=trusted):
@@ -81,7 +90,10 @@ def why_status_not_ours(
 
 @functools.cache
 def _may_be_unmapped(user: int) -> bool:
-    """Return whether the kernel shows this number for all users that this process's user namespace lacks (user_namespaces(7))."""
+    """Return whether the kernel shows this number for all users that the user namespace lacks.
+
+    The user namespace is that of this process (user_namespaces(7)).
+    """
     try:
         shown = int(Path("/proc/sys/fs/overflowuid").read_bytes())
         mapped = [int(line.split()[2]) for line in Path("/proc/self/uid_map").read_bytes().splitlines()]
@@ -91,7 +103,10 @@ def _may_be_unmapped(user: int) -> bool:
 
 
 def _acts_as_owner(path: Path, about: os.stat_result, opened: int | None) -> bool:
-    """Return whether the kernel treats this process as the owner: only the owner may read without changing the access time (open(2))."""
+    """Return whether the kernel treats this process as the owner.
+
+    Only the owner may read without changing the access time (open(2)).
+    """
     if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
         return False
     place = path if opened is None else f"/proc/self/fd/{opened}"
@@ -106,7 +121,7 @@ def _acts_as_owner(path: Path, about: os.stat_result, opened: int | None) -> boo
 
 
 def _listed_writer(file: Path | int, trusted: int, *, group_counts: bool) -> str:
-    """Return another user or group with write permission in a file's access list, "" when there is none (acl(5))."""
+    """Return another user or group with write permission in a file's access list, or "" (acl(5))."""
     try:
         entries = os.getxattr(file, "system.posix_acl_access")[_ACL_HEAD:]
     except OSError:  # no list, or a file system without them

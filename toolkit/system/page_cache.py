@@ -1,13 +1,17 @@
 """Measures how much of a file is in the kernel's page cache, without reading the file.
 
-cachestat(2) covers a whole file at once (Linux 6.5), mincore(2) a mapping page by page. Each is wrong in one case, which is detected:
+cachestat(2) covers a whole file at once (Linux 6.5), mincore(2) a mapping page by page. Each is wrong in one
+case, which is detected:
 
-* Linux 6.14 reveals nothing to a user who neither owns a file nor can write to it: cachestat refuses, and mincore reports every
-  page as resident, even one far beyond the end of the file (can_do_mincore in mm/mincore.c).
-* A file system on top of another, such as overlayfs, reads into the cache of the lower one: cachestat examines the
+* Linux 6.14 reveals nothing to a user who neither owns a file nor can write to it: cachestat refuses, and
+  mincore reports every page as resident, even one far beyond the end of the file (can_do_mincore in
+  mm/mincore.c).
+* A file system on top of another, such as overlayfs, reads into the cache of the lower one: cachestat
+  examines the
 upper file, which is never cached; a mapping refers to the lower file.
 
-File systems with their own caches (ZFS, Spectrum Scale) may hold data in memory that the kernel does not report.
+File systems with their own caches (ZFS, Spectrum Scale) may hold data in memory that the kernel does not
+report.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ _FAR_BEHIND = 1024 * 1024 * 1024  # bytes; a large page at the end of a file nev
 
 @dataclass(frozen=True)
 class Residency:
-    """Bytes, in whole pages: `size` of the requested range, `looked_at` of these, and `cached` of the latter."""
+    """Bytes, in whole pages: `size` of the requested range, `looked_at` of these, `cached` of the latter."""
 
     size: int
     looked_at: int
@@ -50,8 +54,8 @@ def residency(
 ) -> Residency | Unknown:
     """Examine a range of an open file, by default all of it. `start` is a multiple of the page size.
 
-    If it must go page by page (0.015 s for 1 GB), it examines about `most` bytes, spread evenly. `Unknown` states why
-    this kernel reports nothing. Raises OSError for a file that cannot be examined at all.
+    If it must go page by page (0.015 s for 1 GB), it examines about `most` bytes, spread evenly. `Unknown`
+    states why this kernel reports nothing. Raises OSError for a file that cannot be examined at all.
     """
     end = os.fstat(file).st_size
     size = whole_pages(max(0, min(end - start, end if length is None else length)))
@@ -95,7 +99,7 @@ def _kernel() -> ctypes.CDLL:
 
 
 def _cachestat(file: int, start: int, size: int) -> int | None:
-    """Return how many bytes are cached; None if the kernel or the container runtime does not allow the call."""
+    """Return how many bytes are cached; None if the kernel or container runtime does not allow the call."""
     requested, counts = _Range(start, size), _Counts()
     arguments = (ctypes.c_uint(file), ctypes.byref(requested), ctypes.byref(counts), ctypes.c_uint(0))
     if _kernel().syscall(ctypes.c_long(_CACHESTAT), *arguments) == 0:
@@ -106,7 +110,7 @@ def _cachestat(file: int, start: int, size: int) -> int | None:
 
 
 def _why_unreliable(file: int, end: int) -> Unknown | None:
-    """Return why mincore would report everything as resident, as it does to unauthorised users; "" if it would not."""
+    """Return why mincore would report everything resident, as to unauthorised users; "" if it would not."""
     behind = whole_pages(end) + _FAR_BEHIND
     try:
         with _mapping(file, behind, mmap.PAGESIZE) as address:

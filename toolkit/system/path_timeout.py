@@ -20,10 +20,12 @@ def in_time(query: Callable[[], T], patience: float | None = None) -> T | None:
 
 
 def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
-    """Run all checks in parallel. Return the result of each; None for those that exceeded this many seconds (`PATH_TIMEOUT`).
+    """Run all checks in parallel.
 
-    A hanging check cannot be stopped. It stays in a daemon thread, which does not keep the process alive. Raises
-    OSError if no thread can be started.
+    Return the result of each; None for those that exceeded this many seconds (`PATH_TIMEOUT`).
+
+    A hanging check cannot be stopped. It stays in a daemon thread, which does not keep the process alive.
+    Raises OSError if no thread can be started.
     """
     answers: list[T | None] = [None] * len(questions)
 

@@ -1,4 +1,4 @@
-"""Measures what processes do during a window: the processor time of their threads, and their reads and writes."""
+"""Measures what processes do during a window: their threads' processor time, and reads and writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ WINDOW = 2.0  # seconds
 
 @dataclass(frozen=True)
 class Activity:
-    """The activity of one process in a window. `processor` is in seconds; `hidden` means that it may not be inspected."""
+    """The activity of one process in a window.
+
+    `processor` is in seconds; `hidden` means that it may not be inspected.
+    """
 
     processor: float = 0.0
     threads: bool = False
@@ -34,7 +37,10 @@ class _Sample:
 
 
 def watch(pids: Collection[int], machine: Machine, window: float | None = None) -> dict[int, Activity]:
-    """Sample these processes, and again after a while (`WINDOW` seconds). One that ends meanwhile counts as idle."""
+    """Sample these processes, and again after a while (`WINDOW` seconds).
+
+    One that ends meanwhile counts as idle.
+    """
     if not pids:
         return {}
     before = {pid: _sample(pid, machine) for pid in pids}
@@ -65,7 +71,10 @@ def _sample(pid: int, machine: Machine) -> _Sample | None:
 
 
 def _spent(task: str, machine: Machine) -> int | None:
-    """Return a thread's processor time in nanoseconds; if the kernel keeps none, its number of runs, each counted as a millisecond."""
+    """Return a thread's processor time in nanoseconds.
+
+    If the kernel keeps none, its number of runs, each counted as a millisecond.
+    """
     words = (machine.read(f"{task}/schedstat") or "").split()
     if words and words[0] != "0":
         return int(words[0])

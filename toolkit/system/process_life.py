@@ -1,7 +1,10 @@
-"""Signs that a process is still of use: listeners, locks, files that it writes, devices through which it serves others.
+"""Signs that a process is still of use.
 
-Sockets are examined through a copy of the descriptor (pidfd_getfd(2)), which covers all families and network namespaces.
-If the kernel refuses, the tables of the process's own namespace count, and a socket missing there counts as a sign of life.
+Listeners, locks, files that it writes, devices through which it serves others.
+
+Sockets are examined through a copy of the descriptor (pidfd_getfd(2)), which covers all families and network
+namespaces. If the kernel refuses, the tables of the process's own namespace count, and a socket missing there
+counts as a sign of life.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ _ACL = socket.SOL_SOCKET, socket.SO_ACCEPTCONN
 _USER_NETLINK = 2  # NETLINK_USERSOCK, by which processes communicate with each other
 # Devices that a process may have open without serving others.
 _DEVICES = re.compile(
-    r"/dev/(?:null|zero|full|u?random|tty|console|pts/\d+|nvidia[\w-]*(?:/.*)?|infiniband/.*|dri/.*|kfd|gdrdrv|cpu_dma_latency"
-    r"|shm(?:/.*)?|hugepages(?:/.*)?)"
+    r"/dev/(?:null|zero|full|u?random|tty|console|pts/\d+|nvidia[\w-]*(?:/.*)?|infiniband/.*|dri/.*|kfd"
+    r"|gdrdrv|cpu_dma_latency|shm(?:/.*)?|hugepages(?:/.*)?)"
 )
 _HARMLESS = re.compile(
     r"anon_inode:\[?(?:eventfd|eventpoll|timerfd|signalfd|io_uring|sync_file)\]?|/dmabuf:.*|/memfd:.*"
@@ -42,11 +45,11 @@ _IN_MESSAGES = re.compile(r"^scm_fds:\s*[1-9]", re.MULTILINE)
 _INODE = re.compile(r"^ino:\s*(\d+)$", re.MULTILINE)
 RING_TARGET = "anon_inode:[io_uring]"
 RING = re.compile(r"^\S+ \S+ \S+ \S+ (\d+) +anon_inode:\[io_uring\]", re.MULTILINE)
-# Signals that only a timer or a folder watch sends, and those that F_SETSIG of fcntl(2) may choose instead. /proc does not show
-# setitimer(2), alarm(2) or F_NOTIFY. glibc uses 32 and 33 itself.
+# Signals that only a timer or a folder watch sends, and those that F_SETSIG of fcntl(2) may choose instead.
+# /proc does not show setitimer(2), alarm(2) or F_NOTIFY. glibc uses 32 and 33 itself.
 _WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, *range(34, 65))
-# System calls that wait for another process with the same queue or semaphore: semop, semtimedop, msgsnd, msgrcv, mq_timedsend,
-# mq_timedreceive.
+# System calls that wait for another process with the same queue or semaphore: semop, semtimedop, msgsnd,
+# msgrcv, mq_timedsend, mq_timedreceive.
 _QUEUES = {
     "x86_64": frozenset({"65", "220", "69", "70", "242", "243"}),
     "aarch64": frozenset({"193", "192", "189", "188", "182", "183"}),
@@ -102,7 +105,10 @@ def _state(pid: int, machine: Machine) -> Iterator[Sign]:
 
 
 def _awaited(pid: int, machine: Machine) -> int:
-    """Return the signals that reach a process, as a mask: those with a handler, and those that all threads block, to wait for them."""
+    """Return the signals that reach a process, as a mask.
+
+    Those with a handler, and those that all threads block, to wait for them.
+    """
     caught, blocked = 0, -1
     for task in threads(pid, machine):
         status = machine.read(f"/proc/{pid}/task/{task}/status") or ""
@@ -115,7 +121,10 @@ def _awaited(pid: int, machine: Machine) -> int:
 
 
 def _memory(pid: int, rings: Collection[str], machine: Machine) -> Iterator[Sign]:
-    """Yield the signs of what a process has mapped: semaphores that others may open, and requests to the kernel without a descriptor."""
+    """Yield the signs of what a process has mapped.
+
+    Semaphores that others may open, and requests to the kernel without a descriptor.
+    """
     mapped = machine.read(f"/proc/{pid}/maps") or ""
     if "/[aio]" in mapped:
         yield Sign("has asynchronous requests to the kernel (io_setup)")
@@ -178,7 +187,10 @@ def _anonymous(target: str, info: str) -> Iterator[Sign]:
 
 
 def _is_idle(ring: str) -> bool:
-    """Return whether an io_uring has no files of its own and has completed all its requests. Old kernels do not report the latter."""
+    """Return whether an io_uring has no files of its own and has completed all its requests.
+
+    Old kernels do not report the latter.
+    """
     fields = dict(re.findall(r"^(\w+):[ \t]*(.*)$", ring, re.MULTILINE))
     return (
         fields.get("UserFiles") == "0"
@@ -189,7 +201,10 @@ def _is_idle(ring: str) -> bool:
 
 
 def _file(link: str, number: int, target: str, *, written_as_output: bool) -> Iterator[Sign]:
-    """Yield the signs of a file on a disk. The process's own log (its output) and files of a Ray session do not count."""
+    """Yield the signs of a file on a disk.
+
+    The process's own log (its output) and files of a Ray session do not count.
+    """
     try:
         about, opened = Path(link).stat(), Path(link).lstat()
     except FileNotFoundError:

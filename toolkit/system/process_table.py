@@ -24,10 +24,12 @@ _NAME_ENDS = 3  # where the fields after the name begin
 
 @dataclass(frozen=True)
 class Row:
-    """One process. `ticks` is when it started, in clock ticks since boot: together with the number it is its identity.
+    """One process.
 
-    `command` is its command line with blanks between the words, "" for an ended process or a kernel thread. `state`
-    is the kernel's letter: R, S, D, T, t, Z... `mine` means that it runs as this user.
+    `ticks` is when it started, in clock ticks since boot: together with the number it is its identity.
+
+    `command` is its command line with blanks between the words, "" for an ended process or a kernel thread.
+    `state` is the kernel's letter: R, S, D, T, t, Z... `mine` means that it runs as this user.
     """
 
     pid: int
@@ -83,7 +85,10 @@ def commands(machine: Machine, read: Callable[[int, Machine], str] | None = None
 
 
 def open_files(pid: int, machine: Machine) -> Iterator[str]:
-    """Yield the targets of a process's descriptors: a path, "socket:[4711]". Raises OSError when they may not be read."""
+    """Yield the targets of a process's descriptors: a path, "socket:[4711]".
+
+    Raises OSError when they may not be read.
+    """
     folder = machine.at(f"/proc/{pid}/fd")
     for name in os.listdir(folder):  # noqa: PTH208 - names alone
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -135,7 +140,10 @@ def threads(pid: int, machine: Machine) -> list[int]:
 
 
 def sees_all(machine: Machine) -> bool:
-    """Return whether the table shows all processes of the machine: not in a container, nor if /proc hides those of other users."""
+    """Return whether the table shows all processes of the machine.
+
+    Not in a container, nor if /proc hides those of other users.
+    """
     return _is_first_namespace(machine) and machine.read("/proc/1/stat") is not None
 
 
@@ -152,7 +160,10 @@ def _is_first_namespace(machine: Machine) -> bool:
 
 
 def is_first_of_machine(pid: int, machine: Machine) -> bool:
-    """Return whether this is the machine's first process: never a job, although some virtual machines do not allow inspecting it."""
+    """Return whether this is the machine's first process.
+
+    It is never a job, although some virtual machines do not allow inspecting it.
+    """
     return pid == 1 and sees_all(machine)
 
 
@@ -165,7 +176,8 @@ def command_of(pid: int, machine: Machine) -> str:
 def settled_command(pid: int, machine: Machine) -> str:
     """Do the same, but wait for execve(2), during which a process has neither command line nor environment.
 
-    This takes up to 20 ms after Popen has returned, on a busy machine. For callers to which a process without a command line is missing.
+    This takes up to 20 ms after Popen has returned, on a busy machine. For callers to which a process without
+    a command line is missing.
     """
     for _ in range(_TRIES):
         command = command_of(pid, machine)
@@ -178,5 +190,8 @@ def settled_command(pid: int, machine: Machine) -> str:
 
 
 def has_memory(status: str) -> bool:
-    """Return whether the process of this /proc/PID/status has memory: kernel threads and ended processes have none."""
+    """Return whether a /proc/PID/status has memory: kernel threads and ended processes have none.
+
+    It is the memory of the process.
+    """
     return _MEMORY.search(status) is not None

@@ -1,4 +1,7 @@
-"""The threads of a process. Each may have its own descriptors, working folder and root, and may outlive the first thread."""
+"""The threads of a process.
+
+Each may have its own descriptors, working folder and root, and may outlive the first thread.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ _T = TypeVar("_T")
 def views(pid: int, machine: Machine) -> tuple[str, ...]:
     """Return folders of /proc that together show all descriptors, working folders and roots of a process.
 
-    Nearly all processes have one such folder; ended ones have none. Raises OSError if the threads may not be compared.
+    Nearly all processes have one such folder; ended ones have none. Raises OSError if the threads may not be
+    compared.
     """
     tasks = sorted(map(int, os.listdir(machine.at(f"/proc/{pid}/task"))), key=lambda task: task != pid)  # noqa: PTH208
     if len(tasks) == 1:
@@ -41,7 +45,8 @@ def views(pid: int, machine: Machine) -> tuple[str, ...]:
 def steadily(pid: int, machine: Machine, look: Callable[[], _T]) -> _T:
     """Inspect a process, starting over if one of its threads ends meanwhile.
 
-    Raises FileNotFoundError if the process has ended, and another OSError if it may not be inspected or keeps changing.
+    Raises FileNotFoundError if the process has ended, and another OSError if it may not be inspected or keeps
+    changing.
     """
     for _ in range(_TRIES):
         try:
@@ -68,7 +73,10 @@ def has_ended(folder: str, machine: Machine) -> bool:
 
 
 def _are_alike(pid: int, task: int, other: int, machine: Machine) -> bool:
-    """Return whether two threads share their descriptors and folders. Raises OSError where this may not be inspected."""
+    """Return whether two threads share their descriptors and folders.
+
+    Raises OSError where this may not be inspected.
+    """
     if own_number() == os.getpid():
         compared = [_compare(task, other, kind) for kind in (_FILES, _PLACES)]
         if None not in compared:
@@ -87,7 +95,10 @@ def _shown(pid: int, task: int, machine: Machine) -> tuple[object, ...]:
 
 
 def _compare(first: int, other: int, kind: int) -> int | None:
-    """Return 0 if both share what is compared; None if the kernel does not compare (seccomp, permissions, no kcmp)."""
+    """Return 0 if both share what is compared, None if it cannot be (seccomp, permissions, no kcmp).
+
+    The kernel then does not compare.
+    """
     if _KCMP is None:
         return None
     result: int = _libc().syscall(_KCMP, first, other, kind, 0, 0)

@@ -1,7 +1,8 @@
 """What running processes share: pipes, sockets, connections, shared memory, files, events.
 
-A process may still need another that shares something with it, whoever started it. An end without a visible holder
-counts as held by another user, container or machine. Only the kernel can prove that a pipe has no other end.
+A process may still need another that shares something with it, whoever started it. An end without a visible
+holder counts as held by another user, container or machine. Only the kernel can prove that a pipe has no
+other end.
 """
 
 from __future__ import annotations
@@ -86,10 +87,13 @@ def _end(written: str) -> End:
 
 _PIPE_OR_SOCKET = re.compile(r"(?:pipe|socket|eventfd):\[\d+\]")
 _STANDARD = 2  # the last of the descriptors for input, output and errors
-# A shared mapping, except of a device. Two processes that only read the same library or model do not need each other.
-# Columns: permissions, offset, device, inode, path.
+# A shared mapping, except of a device. Two processes that only read the same library or model do not need
+# each other. Columns: permissions, offset, device, inode, path.
 _SHARED = re.compile(
-    rb"^\S+ (\S\S\Ss) \S+ (\S+) (\d+) +((?!/dev/|anon_inode:|socket:)[^\n]+|/dev/(?:shm/|zero|hugepages/)[^\n]*)$",
+    (
+        rb"^\S+ (\S\S\Ss) \S+ (\S+) (\d+) +((?!/dev/|anon_inode:|socket:)[^\n]+|/dev/(?:shm/|zero"
+        rb"|hugepages/)[^\n]*)$"
+    ),
     re.MULTILINE,
 )
 _INHERITED = b"/dev/zero"  # unnamed shared memory, which only children inherit
@@ -102,8 +106,8 @@ _FILE_OF_PROCESS = re.compile(r"/proc/(\d+)(?:/.*)?")
 class Tie:
     """Something that a process shares with another. `other` is the other's number, 0 if it is not visible.
 
-    `by` describes it: "a pipe". `standard` means that it is a pipe or socket which the process has only as its
-    standard input, output or error, such as a terminal or a log.
+    `by` describes it: "a pipe". `standard` means that it is a pipe or socket which the process has only as
+    its standard input, output or error, such as a terminal or a log.
     """
 
     other: int
@@ -205,7 +209,8 @@ def _shared(
 def lost_ends(pid: int, machine: Machine) -> int:
     """Return how many pipes and connections of a process have lost their other end, according to the kernel.
 
-    A child of multiprocessing has at least one after its parent has ended: the pipe on which it waits for that.
+    A child of multiprocessing has at least one after its parent has ended: the pipe on which it waits for
+    that.
     """
     sockets = _Sockets(machine)
     ends = _descriptors(pid, machine) or ()
@@ -213,7 +218,7 @@ def lost_ends(pid: int, machine: Machine) -> int:
 
 
 def _is_lost(end: _Descriptor, pid: int, machine: Machine) -> bool:
-    """Return whether an unnamed pipe has lost its other end: a reader gets end of file, and a writer an error."""
+    """Return whether an unnamed pipe has lost its other end: readers get end of file, writers an error."""
     if not end.target.startswith("pipe:") or end.reads == end.writes:
         return False
     copy = copy_of(pid, end.number) if end.view == f"/proc/{pid}" else None
@@ -267,7 +272,10 @@ def _at(
 
 
 def _is_connected(end: _Descriptor, pid: int) -> bool:
-    """Return whether a socket that no table lists is connected. One that may not be copied is left to `signs_of_life`."""
+    """Return whether a socket that no table lists is connected.
+
+    One that may not be copied is left to `signs_of_life`.
+    """
     copy = copy_of(pid, end.number) if end.view == f"/proc/{pid}" else None
     if copy is None:
         return False
@@ -299,7 +307,10 @@ class _Sockets:
                     self._tcp[connection.inode] = connection
 
     def other_ends(self, target: str) -> tuple[str, ...]:
-        """Return the socket at the other end, in the form of a descriptor's target; "socket:[0]" if no process here holds it."""
+        """Return the socket at the other end, in the form of a descriptor's target.
+
+        "socket:[0]" if no process here holds it.
+        """
         inode = _inode(target)
         if inode is None:
             return ()
@@ -347,7 +358,10 @@ def _inode(target: str) -> int | None:
 def _descriptors(
     pid: int, machine: Machine, wanted: Collection[str] | None = None
 ) -> tuple[_Descriptor, ...] | None:
-    """Return the `wanted` descriptors of a process, by default all that may tie it; None if these may not be inspected."""
+    """Return the `wanted` descriptors of a process, by default all that may tie it.
+
+    None if these may not be inspected.
+    """
     try:
         return steadily(pid, machine, lambda: tuple(_open_in(views(pid, machine), machine, wanted)))
     except OSError:
@@ -383,7 +397,10 @@ def _event(path: str, machine: Machine) -> str:
 
 
 def _process_of(target: str, info: str, machine: Machine) -> str:
-    """Return the number of the process that a pidfd or an open file of /proc refers to, "" for other descriptors."""
+    """Return the number of the process that a pidfd or open file of /proc refers to, "" for others.
+
+    The others are other descriptors.
+    """
     if target == "anon_inode:[pidfd]":
         match = _WATCHED.search(machine.read(info) or "")
     else:

@@ -1,7 +1,7 @@
 """Restores dataclasses from JSON, and checks the types.
 
-For facts it replaces dacite, which restores the few records of a journal: the reader of each type is built once and
-then restores a fact 20 times as fast, which matters with a thousand nodes.
+For facts it replaces dacite, which restores the few records of a journal: the reader of each type is built
+once and then restores a fact 20 times as fast, which matters with a thousand nodes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
 def restored(kind: type[T], value: Any) -> T:
     """Return an instance of a dataclass. Unknown keys are ignored; missing ones get their default.
 
-    Raises TypeError, naming the expected type, if the value does not match, and RecursionError if it is too deep.
+    Raises TypeError, naming the expected type, if the value does not match, and RecursionError if it is too
+    deep.
     """
     reader: _Reader = _reader(cast("Any", kind))
     return cast("T", reader(value))

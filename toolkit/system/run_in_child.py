@@ -1,7 +1,7 @@
 """Runs CPU-bound work of several seconds in a separate process.
 
-Parsing thousands of files holds the interpreter's lock: two such threads take as long as one after the other, and
-everything else waits for them.
+Parsing thousands of files holds the interpreter's lock: two such threads take as long as one after the other,
+and everything else waits for them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ write_result(sys.argv[1])
 def in_child(work: Callable[[], R], limit: float) -> R:
     """Return the result of this work, which a child process does within `limit` seconds.
 
-    With a single core, or if the child ends without a result, it is done in this process. Work and result must be picklable: a
-    `functools.partial` of a module's function. Raises TimeoutError.
+    With a single core, or if the child ends without a result, it is done in this process. Work and result
+    must be picklable: a `functools.partial` of a module's function. Raises TimeoutError.
     """
     if _cores() > 1:
         with temporary_folder() as folder:

@@ -1,4 +1,4 @@
-"""Removes and renames entries of an open folder: no link is followed, no mount is entered, nothing is replaced."""
+"""Removes and renames entries of an open folder: follows no link, enters no mount, replaces nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def _erase(name: str, folder: int, about: os.stat_result, mount: str, failed: li
 
 
 def rename(old: str, new: str, folder: int) -> None:
-    """Rename within an open folder, replacing nothing. Raises OSError, and FileExistsError if the new name exists."""
+    """Rename within an open folder, replacing nothing.
+
+    Raises OSError, and FileExistsError if the new name exists.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     number = _rename_at(libc, old, new, folder) if hasattr(libc, "renameat2") else errno.ENOSYS
     if number in _NOT_OFFERED:

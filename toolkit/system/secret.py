@@ -1,4 +1,6 @@
-"""Detects possible secrets, by name or by the form of a text. When in doubt, it is a secret, and rules do without the value.
+"""Detects possible secrets, by name or by the form of a text.
+
+When in doubt, it is a secret, and rules do without the value.
 
 All other modules rely on this one. `console.masked` applies it to everything that leaves the doctor.
 """
@@ -14,12 +16,13 @@ from verl_doctor.toolkit.system.token_shapes import without_tokens
 MASK = "***"
 """The replacement for a secret."""
 
-# Words that suggest a secret anywhere in a name, alone or joined to others: HF_TOKEN, hfToken, SLURMJWT, OAUTH2, DBPW.
+# Words that suggest a secret anywhere in a name, alone or joined to others: HF_TOKEN, hfToken, SLURMJWT,
+# OAUTH2, DBPW.
 _SECRET_WORD = re.compile(
-    r"SECRET|PASSW|PASWD|PSWD|PASSPHRASE|PASSCODE|CREDENTIAL|BEARER|JWT|COOKIE|TOKEN(?!I[SZ]|S$)"
-    r"|AUTH(?!OR(S|ITY|ED)?$|ORING)|(?<!MON)(?<!TUR)(?<!DON)(?<!HOC)(?<!WHIS)(?<!JOC)KEYS?$|(?<!COM)PATS?$|SAS$|PWD?$"
-    r"|^(CREDS?|PINS?|PINCODE|PSK|SIG|SIGNATURE|OTP|TOTP|MFA)$"
-    r"|^(?!BY|COM|TRES|SUR|OVER|UNDER|ENCOM)[A-Z]*PASS$|^(SENHA|KENNWORT|CONTRASENA|PASSE)$"
+    r"SECRET|PASSW|PASWD|PSWD|PASSPHRASE|PASSCODE|CREDENTIAL|BEARER|JWT|COOKIE|TOKEN(?!I[SZ]|S$)|AUTH"
+    r"(?!OR(S|ITY|ED)?$|ORING)|(?<!MON)(?<!TUR)(?<!DON)(?<!HOC)(?<!WHIS)(?<!JOC)KEYS?$|(?<!COM)PATS?$"
+    r"|SAS$|PWD?$|^(CREDS?|PINS?|PINCODE|PSK|SIG|SIGNATURE|OTP|TOTP|MFA)$|^(?!BY|COM|TRES|SUR|OVER|UNDER"
+    r"|ENCOM)[A-Z]*PASS$|^(SENHA|KENNWORT|CONTRASENA|PASSE)$"
 )
 # password, passphrase, key and token in Chinese; password in Japanese, Korean, Spanish and Russian.
 _ELSEWHERE = re.compile(
@@ -28,30 +31,33 @@ _ELSEWHERE = re.compile(
     re.IGNORECASE,
 )
 _PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # numbers of tokens
-# Names that resemble a secret's but are none: a partition of the fabric, the keys and tokens of attention, columns of the data, threads
-# pinned to cores, passes over a graph or over the data.
+# Names that resemble a secret's but are none: a partition of the fabric, the keys and tokens of attention,
+# columns of the data, threads pinned to cores, passes over a graph or over the data.
 _HARMLESS_NAME = re.compile(
-    r"IB_PKEY|SIG_(Q|PND|BLK|IGN|CGT)$|KEY_(CACHE|STATES?|PADDING|VALUE|NAMES?|LEN|LENGTH|HEADS?|DIM|LAYER|FN|FUNC|PROJ)"
-    r"|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT|IDS?|LOSS|MEAN|SUM|LOGPROBS?|REWARDS?|SCORES?|USAGE|THROUGHPUT|MASK|TYPE)"
-    r"|(BOS|EOS|PAD|UNK|CLS|SEP|MASK|STOP|IMAGE|VIDEO|AUDIO|SPECIAL|CONTINUOUS|NUM|MAX|MIN|PER|NEW|CACHED|TOTAL|BOUNDARY|FIRST"
-    r"|NEXT|LAST|OUTPUT|INPUT|DRAFT)_TOKEN"
-    r"|(PROMPT|QUESTION|RESPONSE|ANSWER|LABEL|IMAGE|VIDEO|AUDIO|MESSAGES?|TOOLS?|THINKING|REWARD_(FN|MODEL)|DATA_SOURCE"
-    r"|TEACHER|DICT|FULL|MISSING|UNEXPECTED|SORT|GROUP|CACHE|STATE_DICT|UID|MATCH|PRIMARY|FOREIGN|PARTITION|METRICS?)_KEYS?(?=_|$)"
-    r"|^KEYS$"
-    r"|PIN_(MEMORY|MEM|CPUS?|CORES?|THREADS?|NUMA|GPUS?|PROCESS|BUFFERS?|HOST)|(CPU|CORE|THREAD|NUMA|GPU)_PINS?(?=_|$)"
-    r"|PASS_(AT|RATE|CONFIG|K|THROUGH|MANAGER|COUNT|NUM|PERCENT|RATIO|THRESHOLD|FAIL|ARGS|KWARGS|\d)"
-    r"|(FORWARD|BACKWARD|SINGLE|TWO|ONE|MULTI|FIRST|SECOND|LAST|NUM|PER|GRAPH|FUSION|INDUCTOR|CUSTOM|GRAD|AT|ALL|TEST|TESTS|DID|MUST)_"
-    r"PASS(ES)?(?=_|$)"
+    r"IB_PKEY|SIG_(Q|PND|BLK|IGN|CGT)$|KEY_(CACHE|STATES?|PADDING|VALUE|NAMES?|LEN|LENGTH|HEADS?|DIM"
+    r"|LAYER|FN|FUNC|PROJ)|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT|IDS?|LOSS|MEAN|SUM|LOGPROBS?"
+    r"|REWARDS?|SCORES?|USAGE|THROUGHPUT|MASK|TYPE)|(BOS|EOS|PAD|UNK|CLS|SEP|MASK|STOP|IMAGE|VIDEO|AUDIO"
+    r"|SPECIAL|CONTINUOUS|NUM|MAX|MIN|PER|NEW|CACHED|TOTAL|BOUNDARY|FIRST|NEXT|LAST|OUTPUT|INPUT"
+    r"|DRAFT)_TOKEN|(PROMPT|QUESTION|RESPONSE|ANSWER|LABEL|IMAGE|VIDEO|AUDIO|MESSAGES?|TOOLS?|THINKING"
+    r"|REWARD_(FN|MODEL)|DATA_SOURCE|TEACHER|DICT|FULL|MISSING|UNEXPECTED|SORT|GROUP|CACHE|STATE_DICT"
+    r"|UID|MATCH|PRIMARY|FOREIGN|PARTITION|METRICS?)_KEYS?(?=_|$)|^KEYS$|PIN_(MEMORY|MEM|CPUS?|CORES?"
+    r"|THREADS?|NUMA|GPUS?|PROCESS|BUFFERS?|HOST)|(CPU|CORE|THREAD|NUMA|GPU)_PINS?(?=_|$)|PASS_(AT|RATE"
+    r"|CONFIG|K|THROUGH|MANAGER|COUNT|NUM|PERCENT|RATIO|THRESHOLD|FAIL|ARGS|KWARGS|\d)|(FORWARD|BACKWARD"
+    r"|SINGLE|TWO|ONE|MULTI|FIRST|SECOND|LAST|NUM|PER|GRAPH|FUSION|INDUCTOR|CUSTOM|GRAD|AT|ALL|TEST"
+    r"|TESTS|DID|MUST)_PASS(ES)?(?=_|$)"
 )
 # Columns of the user's own data, whatever their names: data.question_key=question.
 _COLUMN = re.compile(
     r"data\.(?:\w+\.)*(?!(?:\w*_)?(?:api|access|secret|private|signing|encryption)_)\w+_keys?=[a-z_]+"
 )
 _WORD_OF_KEY = re.compile(r"[\w-]+")
-# Values that are never a secret (one is code, one stands in a message of Hydra's), and those that are none under a name with "token": a number of tokens.
+# Values that are never a secret (one is code, one stands in a message of Hydra's), and those that are none
+# under a name with "token": a number of tokens.
 _NOTHING = re.compile(
-    r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired|disabled|enabled"
-    r"|await|\[?value1,value2\]?|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|[-|>][-+]?|~?",
+    (
+        r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired"
+        r"|disabled|enabled|await|\[?value1,value2\]?|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|[-|>][-+]?|~?"
+    ),
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
@@ -64,12 +70,13 @@ _LETTERS = re.compile(r"[A-Z]+")
 # Names followed by a value, or quoted next to one: --name, "name", name=, name:, {name: and -Dname.
 # "$PWD" is the shell's folder, PWD= may be a password.
 _NAMED = re.compile(
-    r"(?<![\w.-])(?:--?D?([\w.-]+)|(?!(?<=\$)(?:OLD)?PWD[\"'])([\w.-]+)(?=\s*=|:\s|\\*[\"'])|(?<=[{,])([\w.-]+)(?=\s*:))"
+    r"(?<![\w.-])(?:--?D?([\w.-]+)|(?!(?<=\$)(?:OLD)?PWD[\"'])([\w.-]+)(?=\s*=|:\s|\\*[\"'])|(?<=[{,])("
+    r"[\w.-]+)(?=\s*:))"
 )
 _ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
 
-# Names followed by their value, as logs and configurations write them: name=, "name": , --name , -e NAME , "name": "NAME", "value": .
-# A name without quotes and signs may be followed by prose: HF_TOKEN is not set.
+# Names followed by their value, as logs and configurations write them: name=, "name": , --name , -e NAME ,
+# "name": "NAME", "value": . A name without quotes and signs may be followed by prose: HF_TOKEN is not set.
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
 _BEFORE_A_VALUE = re.compile(
     rf"""(?:(?<![\w.-])|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=;\dm)|(?<=;\d\dm))(?:
@@ -78,14 +85,15 @@ _BEFORE_A_VALUE = re.compile(
     |(?:env|export)\s+(?P<exported>\w+)\s+(?=\S*\d)(?=\S{{8}})
     |<(?P<element>[\w.:-]+)(?:\s[^<>\n]*)?>(?=[^<\s])
     |--?(?P<option>[A-Za-z][\w-]*)(?:\s*\\\n)?\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)(?![\w-]))
-    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\]?{_COLOUR}(?:\s*(?:=(?!=)|[:\uff1d\uff1a])\s*|[ ]is[ ]+(?=\S*\d)(?=\S{{16}})){_COLOUR}
+    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\]?{_COLOUR}
+        (?:\s*(?:=(?!=)|[:\uff1d\uff1a])\s*|[ ]is[ ]+(?=\S*\d)(?=\S{{16}})){_COLOUR}
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
 # Programs that take a secret as a short option or a word, and what precedes it.
 _LOGIN = re.compile(
-    r"(\b(?:wandb|swanlab|comet|vault|heroku|modelscope|huggingface-cli)\s+login(?:\s+--?[\w-]+=\S+|\s+--[\w-]+)*\s+(?:-k\s+)?)"
-    r"(?=\S*\d|\S{20})(?!-)[^\s\"'`]+"
+    r"(\b(?:wandb|swanlab|comet|vault|heroku|modelscope|huggingface-cli)\s+login(?:\s+--?[\w-]+=\S+"
+    r"|\s+--[\w-]+)*\s+(?:-k\s+)?)(?=\S*\d|\S{20})(?!-)[^\s\"'`]+"
 )
 _USER_OPTION = re.compile(
     r"""(?:
@@ -106,7 +114,8 @@ _USER_OPTION = re.compile(
     |\bpass(?:in|out)?\s+pass:
     |\bPassword\ for\ '[^'\n]{1,200}':\s*
     |\b(?:machine\s+\S{1,253}|default)\s+(?:(?:login|account)\s+\S{1,253}\s+){1,4}password\s+
-    |\bmachine\s+(?=\S{0,253}\.)\S{1,253}\s+password\s+(?=\S{0,400}[\d!#-&*+=?@^~])(?=\S{6,400}(?:[ \t]*(?:$|\n)|\s+(?:machine|default|macdef|login|account)\b))
+    |\bmachine\s+(?=\S{0,253}\.)\S{1,253}\s+password\s+(?=\S{0,400}[\d!#-&*+=?@^~])
+        (?=\S{6,400}(?:[ \t]*(?:$|\n)|\s+(?:machine|default|macdef|login|account)\b))
     )(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"']+)""",
     re.VERBOSE,
 )
@@ -116,18 +125,22 @@ _PIPED = re.compile(
     r"(?=\s*\|\s*[^\n|]*(?:--password-stdin|--with-token|\bsudo\s+-\w*S|--stdin\b|-stdin\b))"
 )
 _HERE_STRING = re.compile(
-    r"((?:--password-stdin|--with-token|\bsudo\s+-\w{0,20}S)[^\n|<]{0,200}<<<\s*)(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"
+    r"((?:--password-stdin|--with-token|\bsudo\s+-\w{0,20}S)[^\n|<]{0,200}<<<\s*)(?:\"[^\"\n]*\"|'"
+    r"[^'\n]*'|\S+)"
 )
 # Prose: bad password 'hunter2'.
 _QUOTED_IN_PROSE = re.compile(
-    r"(\b(?:password|passwd|passphrase|passcode|pwd|pw|secret|token|credentials?|(?:api|access|secret|private)[ _-]?key)\s+)"
-    r"([\"'`])(?=[^\"'`\s]*\d)[^\"'`\s]{6,}\2",
+    (
+        r"(\b(?:password|passwd|passphrase|passcode|pwd|pw|secret|token|credentials?|(?:api|access|secret"
+        r"|private)[ _-]?key)\s+)([\"'`])(?=[^\"'`\s]*\d)[^\"'`\s]{6,}\2"
+    ),
     re.IGNORECASE,
 )
 _USER_AT_HOST = re.compile(
     r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?!\d{1,5}(?![\w.-]))(?=[\w-])"
 )
-# The value of a header contains blanks: Authorization: Token abc. Others end at a blank or at the closing quote.
+# The value of a header contains blanks: Authorization: Token abc. Others end at a blank or at the closing
+# quote.
 _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")
 _STRING = r"[bBfFrRuU]{0,2}(?P<quote>\"{3}|'{3}|\\*[\"'])(?P<value>.*?)"
@@ -136,12 +149,13 @@ _IN_A_CALL = re.compile(rf"[\w.]+\(\s*{_STRING}(?P=quote)")  # SecretStr("...")
 _CONTENT = re.compile(r"[^<\n]+")  # of an XML element
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
-# Messages about missing items and packages, and results: KeyError: 'limit_images', unexpected key: model.norm,
-# opentelemetry-api: only read when tracing is on, PASS: all of them.
+# Messages about missing items and packages, and results: KeyError: 'limit_images', unexpected key:
+# model.norm, opentelemetry-api: only read when tracing is on, PASS: all of them.
 _NO_VALUE = re.compile(
     r"[\w.]*(?:Error|Exception)\s*:|(?i:keys?)\s*:|[a-z-]+-api:\s(?!\s*\S*\d)|PASS:|(?:OLD)?PWD=(?=[/~])"
 )
-# The key of anything except an address (?key=abc): sorted(names, key=lambda...). With digits it may be a secret.
+# The key of anything except an address (?key=abc): sorted(names, key=lambda...). With digits it may be a
+# secret.
 _KEY_OF_ANYTHING = re.compile(
     r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]{0,200}\d)", re.IGNORECASE
 )
@@ -156,7 +170,8 @@ _NUMBERED = re.compile(
 # A reference to a variable is not a secret: HF_TOKEN=$HF_TOKEN.
 _VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*(?::?[-=?+])?\}?)")
 _LOOKS_LIKE_A_PATH = re.compile(r"[/\\~]|^\.|\.\w{1,6}$|^\$")
-# What nobody sees in a token or its name: soft hyphens, joiners, marks of direction and order, what a backspace removes.
+# What nobody sees in a token or its name: soft hyphens, joiners, marks of direction and order, what a
+# backspace removes.
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]|[^\n\b]\b")
 _SHORTEST = 8  # characters of a secret that is searched for as a word
 _ORDINARY = re.compile(r"[A-Za-z]+|[a-z]+(?:[_-][a-z]+)*|[\d.:,]+|[~/.].*|\$.*|[A-Z_]+")
@@ -196,19 +211,28 @@ def _has_secret_word(name: str, words: list[str]) -> bool:
 
 
 def _is_api_key(name: str, words: list[str]) -> bool:
-    """Return whether a name ends in API: HF_API is a key; the rule API101 and the module torch.distributed.elastic.api are not."""
+    """Return whether a name ends in API.
+
+    HF_API is a key; the rule API101 and the module torch.distributed.elastic.api are not.
+    """
     return len(words) > 1 and words[-1] == "API" and not name.lower().endswith(".api")
 
 
 @lru_cache(maxsize=4096)
 def _is_location_of_secret(name: str) -> bool:
-    """Return whether a name that suggests a secret ends in a word for its location: then a path is harmless, any other value is not."""
+    """Return whether a name that suggests a secret ends in a word for its location.
+
+    Then a path is harmless, and any other value is not.
+    """
     words = _words(name)
     return bool(words) and words[-1] in _WHERE and _has_secret_word(name, words)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether this value under this name may be a secret. An empty value is none, nor is a number of tokens."""
+    """Return whether this value under this name may be a secret.
+
+    An empty value is none, nor is a number of tokens.
+    """
     if _NOTHING.fullmatch(value):
         return False
     if not suggests_secret(name):
@@ -217,7 +241,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def setting_is_secret(key: str, value: str) -> bool:
-    """Return whether a setting's value may be a secret: any part of its dotted key suggests it, or the value does."""
+    """Return whether a setting's value may be a secret, by any part of its dotted key or by the value."""
     if may_hold_secret(value):
         return True
     return not _COLUMN.fullmatch(f"{key}={value}") and any(
@@ -226,7 +250,10 @@ def setting_is_secret(key: str, value: str) -> bool:
 
 
 def may_hold_secret(text: str) -> bool:
-    """Return whether a value or a line may contain a secret: a token, a user with a password, a secret's name."""
+    """Return whether a value or line may contain a secret: a token, a user's password, a secret's name.
+
+    The password is that of a user.
+    """
     return (
         "%40" in text
         or any(":" in word.rpartition("@")[0] for word in text.split())
@@ -236,7 +263,7 @@ def may_hold_secret(text: str) -> bool:
 
 
 def list_may_hold_secret(text: str) -> bool:
-    """Check like `may_hold_secret` a list of paths or hosts, in which `@`, `token:` and similar are parts of names."""
+    """Check like `may_hold_secret` lists of paths or hosts, where `@`, `token:` etc. are parts of names."""
     return without_tokens(text, MASK) != text or any(map(suggests_secret, _ASSIGNED.findall(text)))
 
 
@@ -246,7 +273,7 @@ def without_user(url: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with `***` in place of tokens, of users in URLs, and of values whose names suggest a secret.
+    """Return a text with `***` for tokens, users in URLs, and values whose names suggest a secret.
 
     The number of lines stays the same.
     """
@@ -273,7 +300,10 @@ def _hidden_in(text: str) -> str:
 
 @cache
 def _named_values() -> Callable[[str, str, Callable[[str], bool]], str] | None:
-    """Return what masks the rarer forms; None on a node, which does not get it: what it sends is masked where it arrives."""
+    """Return what masks the rarer forms, None on a node.
+
+    A node does not get it. What the node sends is masked where it arrives.
+    """
     try:
         from verl_doctor.toolkit.system.secret_forms import named_values_masked  # noqa: PLC0415 - see above
     except ImportError:
@@ -304,7 +334,10 @@ def _hidden(word: str, shown: str) -> Iterator[str]:
 
 
 def is_recognisable(value: str) -> bool:
-    """Return whether a secret can be searched for as plain text: it is long, and neither a plain word nor a path."""
+    """Return whether a secret can be searched as plain text: it is long, and neither a word nor a path.
+
+    A word here is a plain word.
+    """
     return len(value) >= _SHORTEST and value != MASK and not _ORDINARY.fullmatch(value)
 
 
@@ -342,7 +375,10 @@ def _values_blanked(text: str) -> str:
 
 
 def _is_prose(before: re.Match[str]) -> bool:
-    """Return whether the text after the name is prose instead of a value: the line of a file, or the subject of a message."""
+    """Return whether the text after the name is prose instead of a value.
+
+    It is the line of a file, or the subject of a message.
+    """
     return before.lastgroup == "name" and any(
         pattern.match(before.string, before.start())
         for pattern in (_NO_VALUE, _PROSE, _NUMBERED, _KEY_OF_ANYTHING)

@@ -1,16 +1,21 @@
-"""Masks values next to a secret's name that are not written as assignments: pairs, blocks of YAML, XML, percent-encoded text, prose."""
+"""Masks values next to a secret's name that are not written as assignments.
+
+Pairs, blocks of YAML, XML, percent-encoded text, prose.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 
-# What is probably a secret where only prose or a list is around it: letters and digits, and no name of a variable.
-# Every repeat is bounded that may begin at many places of one line: otherwise 60 kB of the same word would take minutes.
+# What is probably a secret where only prose or a list is around it: letters and digits, and no name of a
+# variable. Every repeat is bounded that may begin at many places of one line: otherwise 60 kB of the same
+# word would take minutes.
 _SIGN = r"[\w+=~@!#%^&*-]"
 _LIKELY = (
     rf"(?!(?:[A-Z][A-Z0-9]{{0,60}}|[a-z][a-z0-9]{{0,60}})(?:[_-][A-Za-z0-9]{{1,60}}){{1,20}}(?!{_SIGN}))"
-    rf"(?={_SIGN}{{0,400}}\d)(?={_SIGN}{{0,400}}[A-Za-z])(?:{_SIGN}{{401,}}|{_SIGN}{{12,400}}(?![\w/:(\[]|\.\w))"
+    rf"(?={_SIGN}{{0,400}}\d)(?={_SIGN}{{0,400}}[A-Za-z])(?:{_SIGN}{{401,}}|{_SIGN}{{12,400}}(?![\w/:(\[]"
+    r"|\.\w))"
 )
 # Not what words and numbers make up: model-00001, 128k_tokens, reward_fn_key2, nccl-2.21.
 _PART = r"(?:[A-Z]?[a-z]{1,40}|[A-Z]{1,40})?(?:\d{1,20}[A-Za-z]{0,2})?"
@@ -26,20 +31,33 @@ _FORMS = tuple(
         # ("HF_TOKEN", "..."), HF_TOKEN => ..., read HF_TOKEN <<< ..., setx HF_TOKEN ...
         (rf"{_NAME}[\"']\s*,\s*[bfru]?[\"']", rf"{_LIKELY}(?=[\"'])"),
         (rf"{_NAME}[\"']?\s*(?:=>|->|[|\u2502\u2503]|<<<|\s+to\s)\s*[\"']?", _LIKELY),
-        (rf"(?<![\w.-])(?P<name>(?=[\w.-]{{0,120}}[_.-])[\w.-]{{0,120}}{_HINT}\w{{0,120}})\s+[\"']?", _LIKELY),
+        (
+            rf"(?<![\w.-])(?P<name>(?=[\w.-]{{0,120}}[_.-])[\w.-]{{0,120}}{_HINT}\w{{0,120}})\s+[\"']?",
+            _LIKELY,
+        ),
         # <add key="Password" value="..."/>, <entry key="password">...</entry>
-        (r"<\w+\s[^<>\n]{0,400}?\b(?:key|name)=[\"'](?P<name>[\w.:-]{1,200})[\"'](?:[^<>\n]{0,400}?\bvalue=[\"']|[^<>\n]{0,400}>)", r"[^\"'<>\n]+"),
+        (
+            (
+                r"<\w+\s[^<>\n]{0,400}?\b(?:key|name)=[\"'](?P<name>[\w.:-]{1,200})[\"'](?:"
+                r"[^<>\n]{0,400}?\bvalue=[\"']|[^<>\n]{0,400}>)"
+            ),
+            r"[^\"'<>\n]+",
+        ),
         (r"(?<![\w.-])-{0,2}(?:\w+_)?(?P<pair>ak|sk|AK|SK)[\"']?\s*[=: ]\s*[\"']?", _LIKELY),
         (r"(?<!\w)login\(\s*[\"'](?P<call>)", r"[^\"'\n]{8,}(?=[\"'])"),
         (r"(?m:^)[ \t]*(?P<line>password|passwd)\s+", r"(?=\S*[\d!-/:-@])\S{6,}(?=\s*(?m:$))"),
         (
-            r"(?i:\b(?P<prose>(?:api|access|secret|private)[ _-]?key|apikey|token|password|passwd|passphrase|secret)\s+(?:(?:provided|given|used)\s*:?\s+)?)[\"'`]?",
+            (
+                r"(?i:\b(?P<prose>(?:api|access|secret|private)[ _-]?key|apikey|token|password|passwd"
+                r"|passphrase|secret)\s+(?:(?:provided|given|used)\s*:?\s+)?)[\"'`]?"
+            ),
             _LIKELY,
         ),
         # API_KEY=$(echo ...), API_KEY=$(cat <<EOF, api_key = ("...")
         (rf"{_NAME}\s*=\s*[\"']?(?:\$\(|`)\s*(?:(?:echo|printf)\s+|cat\s*<<-?\s*\S{{1,80}}\n)", r"[^)`\n]+"),
         (rf"{_NAME}\s*=\s*\(\s*[bfru]?[\"'](?=[^\"'\n]*[\"']\s*\))", r"[^\"'\n]+"),
-        # password: &anchor ..., password: !!str ..., a value that begins or goes on behind a backslash, <![CDATA[...]]>, quotes as entities
+        # password: &anchor ..., password: !!str ..., a value that begins or goes on behind a backslash,
+        # <![CDATA[...]]>, quotes as entities
         (rf"{_NAME}[\"']?:[ \t]+(?:[&!][\w!.-]*[ \t]+)+[\"']?", r"[^\s\"'#]+"),
         (rf"{_NAME}=[\"']?[^\s\"'\\]{{0,400}}\\\n", r"[^\s\"'\\]+"),
         (r"<(?P<name>[\w.:-]+)(?:\s[^<>\n]*)?><!\[CDATA\[", r"[^\]\n]+"),
@@ -56,54 +74,85 @@ _FORMS = tuple(
         (r"--from-literal[\s=][\"']?[\w.-]+=", r"[^\s\"']+"),
         (r"\bmount\b[^\n]{0,200}?\buser(?:name)?=[\w.\\-]+%", r"[^\s,\"']+"),
         (r"\bxfreerdp\b[^\n]{0,200}?\s/p:", _WORD),
-        (r"\b(?:echo|printf)\s+(?:-n\s+)?(?!-)", rf"{_WORD}(?=\s*\|\s*[^\n|]*(?:\b(?:chpasswd|kinit|vncpasswd)\b|-pass\s+stdin\b))"),
+        (
+            r"\b(?:echo|printf)\s+(?:-n\s+)?(?!-)",
+            rf"{_WORD}(?=\s*\|\s*[^\n|]*(?:\b(?:chpasswd|kinit|vncpasswd)\b|-pass\s+stdin\b))",
+        ),
         (r"\b(?:wandb|swanlab|hf|huggingface-cli)\b[^\n|<]{0,80}?\blogin\b[^\n|<]{0,200}<<<\s*", _WORD),
         (r"\b(?:chpasswd|kinit|vncpasswd|passwd\s+--stdin)[^\n|<]{0,200}<<<\s*", _WORD),
-        # user:password and key: of curl -sLu and httpie, password files of PostgreSQL and browsers, headers with several parts
+        # user:password and key: of curl -sLu and httpie, password files of PostgreSQL and browsers, headers
+        # with several parts
         (rf"{_CURL}(?:-[A-Za-z]{{1,20}}[uU]|--user)[\s=]*[\"']?[\w.+@\\-]{{1,200}}:(?!//)", r"[^\s\"':]+"),
-        (rf"{_CURL}(?:-[A-Za-z]{{0,20}}u|--user)[\s=]*[\"']?", r"(?=[^\s:]{0,400}\d)[^\s:\"']{12,400}(?=:[\"']?(?:\s|\Z))|[^\s:\"']{20,400}(?=:[\"']?(?:\s|\Z))"),
-        (r"\bhttps?\s+(?:[^\n]{0,200}?\s)?(?:-a|--auth)[\s=]+[\"']?(?!\d+\.[\d.]+:\d)[\w.@-]+:", r"[^\s\"']+"),
+        (
+            rf"{_CURL}(?:-[A-Za-z]{{0,20}}u|--user)[\s=]*[\"']?",
+            r"(?=[^\s:]{0,400}\d)[^\s:\"']{12,400}(?=:[\"']?(?:\s|\Z))|[^\s:\"']{20,400}(?=:[\"']?(?:\s|\Z))",
+        ),
+        (
+            r"\bhttps?\s+(?:[^\n]{0,200}?\s)?(?:-a|--auth)[\s=]+[\"']?(?!\d+\.[\d.]+:\d)[\w.@-]+:",
+            r"[^\s\"']+",
+        ),
         # Other ports than those of PostgreSQL are in any log: node-1:8000:worker:rank0:abc-123-def.
         (
-            r"(?m:^)[ \t]*(?:[\w./-]+:(?:5432|6432)|\*:(?:\*|5432|6432)|(?:localhost|[\w-]+(?:\.[\w-]+)+):\*):(?!\d+:)[^\s:/]+:(?!\d+:)[^\s:/]+:",
+            (
+                r"(?m:^)[ \t]*(?:[\w./-]+:(?:5432|6432)|\*:(?:\*|5432|6432)|(?:localhost|[\w-]+(?:\."
+                r"[\w-]+)+):\*):(?!\d+:)[^\s:/]+:(?!\d+:)[^\s:/]+:"
+            ),
             rf"{_UNLIKE_A_NAME}(?=\S*[\d!-.:-@])\S{{6,}}(?=\s*(?m:$))",
         ),
         (
-            r"(?m:^)(?:#HttpOnly_)?(?:localhost|\.?[\w-]+(?:\.[\w-]+)+)\t(?:TRUE|FALSE)\t/[^\t\n]*\t(?:TRUE|FALSE)\t(?:0|\d{9,})\t[^\t\n]+\t",
+            (
+                r"(?m:^)(?:#HttpOnly_)?(?:localhost|\.?[\w-]+(?:\.[\w-]+)+)\t(?:TRUE|FALSE)\t/[^\t\n]*\t"
+                r"(?:TRUE|FALSE)\t(?:0|\d{9,})\t[^\t\n]+\t"
+            ),
             r"[^\t\n]+",
         ),
         (r"(?i:authorization)[\"']?:\s*(?i:digest)\s+", r"(?:[\w-]+=\\*(?:\"[^\"\n]*\"|[^\s,]+)[,\s]*)+"),
         # {"value": ..., "name": "HF_TOKEN"}
         (
             r"(?<![\w.:=-])value[\"']?[ \t]*:[ \t]*[\"']?",
-            rf"{_UNLIKE_A_NAME}[^\s\"',]{{6,400}}(?=[\"']?,?\s{{0,80}}[\"']?name[\"']?[ \t]*:[ \t]*[\"']?(?P<name>[\w.-]{{1,200}}))",
+            (
+                rf"{_UNLIKE_A_NAME}[^\s\"',]{{6,400}}(?=[\"']?,?\s{{0,80}}[\"']?name[\"']?[ \t]*:[ \t]*"
+                r"[\"']?(?P<name>[\w.-]{1,200}))"
+            ),
         ),
         # Programs that store a secret.
         (r"\b(?:gh|glab)\s+secret\s+set\b[^\n]{0,200}?\s(?:-b|--body|-v|--value)[\s=]+", _WORD),
         (r"\bkaggle\s+config\s+set\b(?=[^\n]{0,200}\skey\b)[^\n]{0,80}?\s(?:-v|--value)[\s=]+", _WORD),
         (r"\bpoetry\s+config\s+(?:--local\s+)?(?:http-basic\.\S+\s+\S+|pypi-token\.\S+)\s+", _WORD),
-        (rf"\brclone\s+config\s+(?:create|update)\b[^\n]{{0,200}}?\s(?P<name>[\w-]{{0,60}}{_HINT}[\w-]{{0,60}})[\s=]+(?![\"']?https?://)", _WORD),
+        (
+            (
+                rf"\brclone\s+config\s+(?:create|update)\b[^\n]{{0,200}}?\s(?P<name>[\w-]{{0,60}}{_HINT}"
+                r"[\w-]{0,60})[\s=]+(?![\"']?https?://)"
+            ),
+            _WORD,
+        ),
         (r"\b(?:npm|pnpm|yarn)\s+config\s+set\s+\S{0,400}:_(?:auth\w{0,20}|password)[\s=]+", _WORD),
         (r"\bnmcli\b[^\n]{0,200}?\s(?:password|\S{1,80}\.psk)\s+", _WORD),
         (r"\bsqlplus\s+(?:-\w{1,20}\s+){0,6}[\w.-]{1,80}/", r"[^\s@\"']+"),
-        (r"(?i:\b(?:(?:api|access|secret|private)[ _-]?key|apikey|token|password)\s+(?:provided|given|used)\s*:)\s+[\"'`]?", rf"{_UNLIKE_A_NAME}(?=\S*\d)(?=\S*[A-Za-z])[^\s\"'`]{{6,}}"),
+        (
+            (
+                r"(?i:\b(?:(?:api|access|secret|private)[ _-]?key|apikey|token|password)\s+(?:provided|given"
+                r"|used)\s*:)\s+[\"'`]?"
+            ),
+            rf"{_UNLIKE_A_NAME}(?=\S*\d)(?=\S*[A-Za-z])[^\s\"'`]{{6,}}",
+        ),
         (r"\bmodal\s+token\s+set\b(?:[^\n]|\\\n){0,200}?\s--token-id[\s=]+", _WORD),
         (r"(?i:\b(?P<key>key)\s+\([^()]*key\)=\()", r"[^()\n]+"),
     )
-)  # fmt: skip
+)
 # api_key%3D..., %22token%22%3A%22...
 _PERCENT_ENCODED = re.compile(
-    rf"(?P<before>(?<![A-Za-z])(?P<name>[A-Za-z][A-Za-z_-]{{0,120}})(?:{_PERCENT})?(?:%3[AaDd]|\\+u003[AaDd]|(?<=0022):)(?:{_PERCENT})?)"
-    r"(?P<value>[^\s%&\"'\\<>]+)"
+    rf"(?P<before>(?<![A-Za-z])(?P<name>[A-Za-z][A-Za-z_-]{{0,120}})(?:{_PERCENT})?(?:%3[AaDd]|\\+u003"
+    rf"[AaDd]|(?<=0022):)(?:{_PERCENT})?)(?P<value>[^\s%&\"'\\<>]+)"
 )
 _HINTS = re.compile(
-    rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|\s-b|\s-E|--cert|ossutil|coscmd|useradd|openssl|from-literal|mount|freerdp|ftqq|day\.app|hc-ping"
-    r"|\bcurl\b|\bhttps?\s|:\d{4,5}:[^\s:]+:[^\s:]+:|:\*:|\t(?:TRUE|FALSE)\t|sqlplus|nmcli|poetry|value[\"']?\s*:"
-    r"|<<<|add-mask|/t/|kind: Secret"
+    rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|\s-b|\s-E|--cert|ossutil|coscmd|useradd|openssl"
+    r"|from-literal|mount|freerdp|ftqq|day\.app|hc-ping|\bcurl\b|\bhttps?\s|:\d{4,5}:[^\s:]+:[^\s:]+:"
+    r"|:\*:|\t(?:TRUE|FALSE)\t|sqlplus|nmcli|poetry|value[\"']?\s*:|<<<|add-mask|/t/|kind: Secret"
 )
 _BLOCK = re.compile(
-    r"(?m)^(?P<indent>[ \t]*)(?P<list>(?:-[ \t]+)?)(?P<quote>[\"']?)(?P<name>[\w.-]+)(?P=quote):[ \t]*(?P<style>[|>][-+\d]*)?[ \t]*\n"
-    r"(?P<lines>(?:(?P=indent)[ \t]+[^\s#][^\n]*(?:\n|\Z))+)"
+    r"(?m)^(?P<indent>[ \t]*)(?P<list>(?:-[ \t]+)?)(?P<quote>[\"']?)(?P<name>[\w.-]+)(?P=quote):[ \t]*"
+    r"(?P<style>[|>][-+\d]*)?[ \t]*\n(?P<lines>(?:(?P=indent)[ \t]+[^\s#][^\n]*(?:\n|\Z))+)"
 )
 _ITEM = re.compile(r"(?m)^([ \t]*(?:-[ \t]+)?)[^\s-][^\n]*")
 _KUBERNETES = re.compile(r"^kind:[ \t]*[\"']?Secret\b", re.MULTILINE)
@@ -113,7 +162,7 @@ _KEY_OF_MAP = re.compile(r"[ \t]*(?:-[ \t]+)?[\"']?[\w.-]+[\"']?:(?:[ \t]|$)", r
 
 
 def named_values_masked(text: str, mask: str, suggests_secret: Callable[[str], bool]) -> str:
-    """Return the text with the mask in place of values that follow a name for which `suggests_secret` is true."""
+    """Return the text with the mask over values that follow a name for which `suggests_secret` is true."""
     if _HINTS.search(text) is None:
         return text
 

@@ -12,7 +12,10 @@ MOUNT_TIMEOUT = 20.0
 
 
 def why_silent(path: str) -> str:
-    """Return why a path cannot be accessed; "" if the kernel reports what exists there, or that nothing does."""
+    """Return why a path cannot be accessed; "" if the kernel reports what exists there, or nothing.
+
+    Nothing means that nothing exists there.
+    """
 
     def responds() -> bool:
         with contextlib.suppress(OSError, ValueError):

@@ -15,7 +15,8 @@ _GIB = 2**30
 _UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": _GIB, "TiB": 2**40}
 _AMOUNT = re.compile(rf"(\d{{1,6}}(?:\.\d{{1,3}})?) ?({'|'.join(_UNITS)})")
 _OUTPUT = re.compile(
-    r"(?:^|[_-])(?:out|output|outputs|save|saves|ckpt|ckpts|checkpoint|checkpoints|log|logs|scratch|cache|tmp|temp|spill|results?)(?:$|[_-])"
+    r"(?:^|[_-])(?:out|output|outputs|save|saves|ckpt|ckpts|checkpoint|checkpoints|log|logs|scratch"
+    r"|cache|tmp|temp|spill|results?)(?:$|[_-])"
 )
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # Placeholders for paths in example files.
@@ -29,7 +30,10 @@ _PLACEHOLDER = re.compile(
 
 @dataclass(frozen=True)
 class Site:
-    """One path of this cluster. `writes`: the job writes there. `free` is the required free space in bytes, 0 when unspecified."""
+    """One path of this cluster.
+
+    `writes`: the job writes there. `free` is the required free space in bytes, 0 when unspecified.
+    """
 
     name: str
     path: str
@@ -52,7 +56,10 @@ def plain_path(site: Site, machine: Machine) -> str:
 
 
 def is_placeholder(path: str) -> bool:
-    """Return whether a value is an example's placeholder for a path that is still to be set. An empty one is."""
+    """Return whether a value is an example's placeholder for a path that is still to be set.
+
+    An empty one is.
+    """
     return not path.strip() or _PLACEHOLDER.search(path.strip()) is not None
 
 

@@ -1,4 +1,7 @@
-"""Runs a program under `probes/supervisor.py`: no descendant outlives it, even a daemonised one, even when the doctor is killed."""
+"""Runs a program under `probes/supervisor.py`.
+
+No descendant outlives it, even a daemonised one, even when the doctor is killed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ class SupervisedProgram:
         return self._channel.fileno()
 
     def has_ended(self) -> bool:
-        """Return whether the program has ended or its supervisor was killed. Its descendants may still run."""
+        """Return whether the program has ended or its supervisor was killed.
+
+        Its descendants may still run.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             return bool(selector.select(0))
@@ -53,7 +59,9 @@ class SupervisedProgram:
 def supervised_program(
     argv: Sequence[str], environ: Mapping[str, str], folder: str
 ) -> Iterator[SupervisedProgram]:
-    """Run a program in `folder`, with stdout and stderr in one pipe. On exit, it is killed with all that it started.
+    """Run a program in `folder`, with stdout and stderr in one pipe.
+
+    On exit, it is killed with all that it started.
 
     Raises NotStarted if the program cannot be started, another OSError if its supervisor cannot.
     """

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """One kind of token: each contains one of the `marks`, so that a text without them need not be searched."""
+    """One kind of token: each has one of the `marks`, so text without them needs no search."""
 
     kind: str
     marks: tuple[str, ...]
@@ -36,7 +36,11 @@ SHAPES: tuple[Shape, ...] = (
     # Models and training
     Shape("Hugging Face user token", ("hf_",), rf"hf_{_WORD}{{30,}}"),  # gitleaks
     Shape("Hugging Face organisation token", ("api_org_",), rf"api_org_{_WORD}{{30,}}"),  # gitleaks
-    Shape("key of OpenAI, Anthropic, OpenRouter, DeepSeek and others", ("sk-",), rf"(?<![/.-])sk-(?={_URL64}{{0,200}}\d){_URL64}{{12,}}"),  # github
+    Shape(
+        "key of OpenAI, Anthropic, OpenRouter, DeepSeek and others",
+        ("sk-",),
+        rf"(?<![/.-])sk-(?={_URL64}{{0,200}}\d){_URL64}{{12,}}",
+    ),  # github
     Shape("Weights & Biases API key", ("wandb_v",), rf"wandb_v\d+_{_URL64}{{20,}}"),  # issuer
     Shape("Groq API key", ("gsk_",), rf"gsk_{_WORD}{{20,}}"),  # github
     Shape("xAI API key", ("xai-",), rf"xai-{_WORD}{{20,}}"),  # github
@@ -51,7 +55,9 @@ SHAPES: tuple[Shape, ...] = (
     Shape("ModelScope token", ("ms-",), rf"ms-{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),  # issuer
     Shape("Prefect API key", ("pnu_", "pnb_"), rf"pn[ub]_{_WORD}{{20,}}"),  # gitleaks
     Shape("Infracost API key", ("ico-",), rf"ico-(?=\w*\d){_WORD}{{32}}"),  # gitleaks
-    Shape("Tavily API key", ("tvly-",), rf"tvly-(?:dev-|prod-)?(?={_URL64}{{0,200}}\d){_URL64}{{20,}}"),  # issuer
+    Shape(
+        "Tavily API key", ("tvly-",), rf"tvly-(?:dev-|prod-)?(?={_URL64}{{0,200}}\d){_URL64}{{20,}}"
+    ),  # issuer
     Shape("E2B API key", ("e2b_",), rf"e2b_{_HEX}{{40,}}"),  # issuer
     Shape("RunPod API key", ("rpa_",), rf"rpa_{_WORD}{{30,}}"),  # issuer
     Shape("Kaggle API token", ("KGAT_",), rf"KGAT_{_HEX}{{32}}"),  # issuer
@@ -61,7 +67,9 @@ SHAPES: tuple[Shape, ...] = (
     # Code and packages
     Shape("GitHub token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), rf"gh[pousr]_{_WORD}{{12,}}"),  # github
     Shape("GitHub fine-grained token", ("github_pat_",), r"github_pat_\w{12,}"),  # github
-    Shape("GitLab token", ("gl",), rf"gl(?:pat|dt|rt|rtr|cbt|ptt|ft|soat|agent|oas|imt|ffct|wt)-{_URL64}{{12,}}"),  # gitlab
+    Shape(
+        "GitLab token", ("gl",), rf"gl(?:pat|dt|rt|rtr|cbt|ptt|ft|soat|agent|oas|imt|ffct|wt)-{_URL64}{{12,}}"
+    ),  # gitlab
     Shape("GitLab runner registration token", ("GR1348941",), rf"GR1348941{_URL64}{{12,}}"),  # gitlab
     Shape("Bitbucket app password", ("ATBB",), rf"ATBB{_WORD}{{20,}}"),  # github
     Shape("Atlassian API token", ("ATATT3", "ATCTT3"), rf"AT[AC]TT3{_URL64}{{20,}}=?{_WORD}*"),  # gitleaks
@@ -82,7 +90,11 @@ SHAPES: tuple[Shape, ...] = (
     Shape("ReadMe API key", ("rdme_",), r"rdme_[a-z0-9]{20,}"),  # gitleaks
     # Clouds and hosting
     Shape("AWS access key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{12,}"),  # aws
-    Shape("Amazon Bedrock key", ("ABSK", "bedrock-api-key-"), r"(?:ABSK|bedrock-api-key-)[A-Za-z0-9+/]{20,}={0,2}"),  # aws
+    Shape(
+        "Amazon Bedrock key",
+        ("ABSK", "bedrock-api-key-"),
+        r"(?:ABSK|bedrock-api-key-)[A-Za-z0-9+/]{20,}={0,2}",
+    ),  # aws
     Shape("Google API key", ("AIza",), rf"AIza{_URL64}{{30,}}"),  # google
     Shape("Google OAuth access token", ("ya29.",), rf"ya29\.{_URL64}{{12,}}(?:\.{_URL64}+)*"),  # google
     Shape("Google OAuth client secret", ("GOCSPX-",), rf"GOCSPX-{_URL64}{{12,}}"),  # google
@@ -102,21 +114,35 @@ SHAPES: tuple[Shape, ...] = (
     Shape("Vercel storage token", ("vercel_blob_rw_",), rf"vercel_blob_rw_{_WORD}+_{_WORD}{{12,}}"),  # github
     Shape("Scalingo token", ("tk-us-",), rf"tk-us-{_URL64}{{20,}}"),  # gitleaks
     Shape("Tailscale key", ("tskey-",), rf"tskey-[a-z]+-{_WORD}+-{_WORD}{{12,}}"),  # github
-    Shape("Databricks token", ("dapi", "dkea", "dose", "dsapi"), rf"(?:dapi|dkea|dose|dsapi){_HEX}{{32}}(?:-\d)?"),  # github
+    Shape(
+        "Databricks token",
+        ("dapi", "dkea", "dose", "dsapi"),
+        rf"(?:dapi|dkea|dose|dsapi){_HEX}{{32}}(?:-\d)?",
+    ),  # github
     Shape("PlanetScale credential", ("pscale_",), r"pscale_(?:tkn|pw|oauth)_[\w.-]{20,}"),  # gitleaks
     Shape("Supabase key", ("sbp_", "sb_secret_"), rf"(?:sbp_|sb_secret_){_URL64}{{20,}}"),  # github
     Shape("Neon or Turso style database password", ("npg_",), rf"npg_{_WORD}{{12,}}"),  # issuer
     # Secrets managers and infrastructure
     Shape("Vault token", ("hv",), rf"hv[sbr]\.{_URL64}{{12,}}"),  # vault
     Shape("Terraform Cloud token", (".atlasv1.",), rf"{_WORD}{{10,}}\.atlasv1\.{_URL64}{{20,}}"),  # gitleaks
-    Shape("Doppler token", ("dp.",), rf"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]+\.)?{_WORD}{{20,}}"),  # github
+    Shape(
+        "Doppler token", ("dp.",), rf"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]+\.)?{_WORD}{{20,}}"
+    ),  # github
     Shape("Pulumi token", ("pul-",), rf"pul-{_HEX}{{20,}}"),  # github
     Shape("age secret key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{20,}"),  # gitleaks
     Shape("1Password service account token", ("ops_eyJ",), rf"ops_eyJ{_URL64}{{20,}}={{0,2}}"),  # gitleaks
     Shape("Okta API token", ("SSWS ",), rf"SSWS\s+{_URL64}{{20,}}"),  # issuer
-    Shape("LaunchDarkly key", ("api-", "sdk-", "mob-"), rf"(?:api|sdk|mob)-{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),  # github
+    Shape(
+        "LaunchDarkly key",
+        ("api-", "sdk-", "mob-"),
+        rf"(?:api|sdk|mob)-{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
+    ),  # github
     Shape("JSON web token", ("eyJ",), r"eyJ[\w-]{8,2000}(?:\.[\w-]{4,}){1,4}"),  # rfc
-    Shape("Neptune API token, or another one in base64 of JSON", ("eyJhcGlf",), r"eyJhcGlf[A-Za-z0-9+/_-]{20,}={0,2}"),  # issuer
+    Shape(
+        "Neptune API token, or another one in base64 of JSON",
+        ("eyJhcGlf",),
+        r"eyJhcGlf[A-Za-z0-9+/_-]{20,}={0,2}",
+    ),  # issuer
     # Monitoring
     Shape("Grafana token", ("glsa_", "glc_"), r"gl(?:sa|c)_[\w+/-]{20,}={0,2}"),  # github
     Shape("Grafana API key", ("eyJrIjoi",), r"eyJrIjoi[A-Za-z0-9+/]{20,}={0,2}"),  # gitleaks
@@ -124,18 +150,24 @@ SHAPES: tuple[Shape, ...] = (
     Shape("Sentry token", ("sntry",), r"sntry[sua]_[\w+/=-]{20,}"),  # github
     Shape("Dynatrace token", ("dt0",), r"dt0[a-z]\d\d\.[A-Z0-9]{8,}\.[A-Z0-9]{20,}"),  # github
     # Messages and mail
-    Shape("Slack token", ("xox", "xapp-", "xwfp-"), rf"(?:xox[a-z](?:\.xox[a-z])?|xapp|xwfp)-{_URL64}{{10,}}"),  # slack
+    Shape(
+        "Slack token", ("xox", "xapp-", "xwfp-"), rf"(?:xox[a-z](?:\.xox[a-z])?|xapp|xwfp)-{_URL64}{{10,}}"
+    ),  # slack
     Shape("Telegram bot token", (":AA",), rf"\d{{6,12}}:AA{_URL64}{{30,}}"),  # trufflehog
     Shape("Discord bot token", (".",), r"[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}"),  # github
     Shape("SendGrid API key", ("SG.",), rf"SG\.{_URL64}{{12,}}\.{_URL64}{{12,}}"),  # github
     Shape("Mailgun key", ("key-", "pubkey-"), rf"(?:pub)?key-{_HEX}{{32}}"),  # gitleaks
     Shape("Mailchimp key", ("-us",), rf"{_HEX}{{32}}-us\d{{1,2}}"),  # github
     Shape("Twilio API key", ("SK",), rf"SK{_HEX}{{32}}"),  # gitleaks
-    Shape("Brevo key", ("xkeysib-", "xsmtpsib-"), rf"x(?:keysib|smtpsib)-{_HEX}{{20,}}(?:-{_WORD}+)?"),  # github
+    Shape(
+        "Brevo key", ("xkeysib-", "xsmtpsib-"), rf"x(?:keysib|smtpsib)-{_HEX}{{20,}}(?:-{_WORD}+)?"
+    ),  # github
     # Money
     Shape("Stripe key", ("_live_", "_test_"), rf"[srp]k_(?:live|test)_{_WORD}{{10,}}"),  # github
     Shape("Stripe webhook secret", ("whsec_",), r"whsec_[A-Za-z0-9+/]{20,}={0,2}"),  # github
-    Shape("Square token", ("sq0", "EAAA"), rf"(?:sq0[a-z]{{3}}-{_URL64}{{20,}}|EAAA{_URL64}{{50,}})"),  # github
+    Shape(
+        "Square token", ("sq0", "EAAA"), rf"(?:sq0[a-z]{{3}}-{_URL64}{{20,}}|EAAA{_URL64}{{50,}})"
+    ),  # github
     Shape("Shopify token", ("shp",), rf"shp(?:at|ca|pa|ss)_{_WORD}{{20,}}"),  # github
     Shape("Flutterwave key", ("FLWSECK",), rf"FLWSECK(?:_TEST)?-{_WORD}{{12,}}(?:-X)?"),  # github
     Shape("EasyPost key", ("EZAK", "EZTK"), rf"EZ[AT]K{_WORD}{{40,}}"),  # github
@@ -152,18 +184,19 @@ SHAPES: tuple[Shape, ...] = (
     Shape("Adobe client secret", ("p8e-",), rf"p8e-{_WORD}{{20,}}"),  # gitleaks
     Shape("Mapbox secret token", ("sk.eyJ",), r"sk\.eyJ[\w-]{10,}\.[\w-]{10,}"),  # github
     Shape("Facebook token", ("EAA",), rf"EAA[A-Z](?={_WORD}*\d){_WORD}{{40,}}"),  # gitleaks
-)  # fmt: skip
+)
 """All kinds. `tests/toolkit/system/test_token_shapes.py` has an example of each."""
 
 _BEFORE = r"(?<![A-Za-z0-9_])"
 _PEM = re.compile(
-    r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?s:(?:(?!-----BEGIN ).)*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*(?:\n(?:[^\n]{0,200}[ \t]|[ \t]*)[A-Za-z0-9+/=]{40,76}[ \t\r]*(?=\n|\Z))*)"
-    r"|Private-Lines:[ \t]*\d+[ \t\r]*(?:\n[ \t]*[A-Za-z0-9+/=]+)+"  # of PuTTY
+    r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:(?s:(?:(?!-----BEGIN ).)*?)-----END "
+    r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*(?:\n(?:[^\n]{0,200}[ \t]|[ \t]*)[A-Za-z0-9+/=]{40,76}"
+    r"[ \t\r]*(?=\n|\Z))*)|Private-Lines:[ \t]*\d+[ \t\r]*(?:\n[ \t]*[A-Za-z0-9+/=]+)+"  # of PuTTY
 )
 # A line of a key's body, for logs that show it without the key's first line.
 _BODY_OF_KEY = re.compile(
-    r"^([ \t\r\f\v+-]*)(?=[A-Za-z0-9+/]{60,76}={0,2}\s*$)"  # first, because the next pattern matches up to the end of the line
+    # First, because the next pattern matches up to the end of the line.
+    r"^([ \t\r\f\v+-]*)(?=[A-Za-z0-9+/]{60,76}={0,2}\s*$)"
     r"(?!(?:[^/\n]*/){5})(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])(?=\S*[+/])[A-Za-z0-9+/]{60,76}={0,2}",
     re.MULTILINE,
 )
@@ -172,9 +205,9 @@ _SCHEME = re.compile(
 )
 # Addresses to which anyone who knows them can post.
 _WEBHOOK = re.compile(
-    r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/|/open-apis/bot/v2/hook/"
-    r"|webhook\.office\.com/|api\.telegram\.org/bot|hooks\.zapier\.com/hooks/catch/|maker\.ifttt\.com/trigger/\w+/with/key/)"
-    r"[^\s\"'<>]+"
+    r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/"
+    r"|/open-apis/bot/v2/hook/|webhook\.office\.com/|api\.telegram\.org/bot"
+    r"|hooks\.zapier\.com/hooks/catch/|maker\.ifttt\.com/trigger/\w+/with/key/)[^\s\"'<>]+"
 )
 _WEBHOOKS = ("hook", "api.telegram.org/bot", "maker.ifttt.com")
 _MARKED = tuple((mark, shape.pattern) for shape in SHAPES for mark in shape.marks)
@@ -194,7 +227,7 @@ def without_keys(text: str, mask: str) -> str:
 
 
 def without_tokens(text: str, mask: str) -> str:
-    """Return the text with the mask in place of each token and private key, and of the secret part of webhooks."""
+    """Return the text with the mask in place of each token, private key, and webhook's secret part."""
     text = without_keys(text, mask)
     if len(text) >= 60:
         text = _BODY_OF_KEY.sub(rf"\1{mask}", text)

@@ -1,6 +1,7 @@
 """The Unix sockets of this network namespace: /proc/net/unix, and their connections, queried from the kernel.
 
-The query uses sock_diag(7) with `UDIAG_SHOW_PEER`. Any user may send it, and it covers the whole network namespace.
+The query uses sock_diag(7) with `UDIAG_SHOW_PEER`. Any user may send it, and it covers the whole network
+namespace.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _NUMBER = struct.Struct("=I")
 _ANY = 0xFFFFFFFF
 _SHOW_PEER, _SHOW_CLIENTS, _SHOW_QUEUE = 0x4, 0x8, 0x10
-# UNIX_DIAG_PEER, UNIX_DIAG_ICONS, and UNIX_DIAG_RQLEN, whose first number counts unreceived bytes or connections.
+# UNIX_DIAG_PEER, UNIX_DIAG_ICONS, and UNIX_DIAG_RQLEN, whose first number counts unreceived bytes or
+# connections.
 _PEER, _CLIENTS, _QUEUE = 2, 3, 4
 _BUFFER = 1 << 20
 _KERNEL_TIMEOUT = 2.0  # seconds without a response
@@ -52,8 +54,8 @@ def unix_sockets(machine: Machine) -> Iterator[UnixSocket]:
 class Diagnosis:
     """What the kernel reports about one Unix socket.
 
-    `peer` is the inode of the socket at the other end, `waiting` the number of unreceived bytes, or of connections. `clients`
-    are the inodes of those that have connected and wait to be accepted.
+    `peer` is the inode of the socket at the other end, `waiting` the number of unreceived bytes, or of
+    connections. `clients` are the inodes of those that have connected and wait to be accepted.
     """
 
     inode: int

@@ -13,8 +13,8 @@ from verl_doctor.toolkit.target import UsageError
 def read(path: Path, largest: int) -> bytes | None:
     """Return the content of a file, None if it is larger than `largest` bytes.
 
-    Raises UsageError if it cannot be read, and for a named pipe or a device. A pipe from another command, such as
-    `<(COMMAND)` in bash or `/dev/stdin`, is read, because it ends with that command.
+    Raises UsageError if it cannot be read, and for a named pipe or a device. A pipe from another command,
+    such as `<(COMMAND)` in bash or `/dev/stdin`, is read, because it ends with that command.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

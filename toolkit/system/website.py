@@ -35,7 +35,10 @@ def documentation_site() -> str:
 
 
 def _named_beside() -> list[str] | None:
-    """Return the project URLs in the metadata beside the installed package; None if there is not exactly one such file."""
+    """Return the project URLs in the metadata beside the installed package.
+
+    None if there is not exactly one such file.
+    """
     files = list(TOOLKIT.parents[1].glob("verl_doctor-*.dist-info/METADATA"))
     if len(files) != 1:
         return None

@@ -23,9 +23,9 @@ _FUNCTION = DATA / "tiny_tool.txt"
 class Tool:
     """One tool. `schema` describes it to a model, in the format of OpenAI's interface.
 
-    `called` returns the arguments and the result of a call for two numbers. `file` is the name of the file from which
-    verl loads the tool, empty if there is none, `content` is the file's content, and `setting` is the key in verl's
-    configuration that names it.
+    `called` returns the arguments and the result of a call for two numbers. `file` is the name of the file
+    from which verl loads the tool, empty if there is none, `content` is the file's content, and `setting` is
+    the key in verl's configuration that names it.
     """
 
     schema: dict[str, Any]
@@ -41,7 +41,10 @@ class Tool:
 
 
 def tool_of(verl: Path) -> Tool:
-    """Return the tool that the tree can use: a function in a file since verl 0.8, before that one of verl's own tools."""
+    """Return the tool that the tree can use.
+
+    It is a function in a file since verl 0.8, before that one of verl's own tools.
+    """
     if os.path.isfile(verl / "tools/function_tool.py"):
         return Tool(_ADD, _add, "tools.py", _FUNCTION.read_text("utf-8"), f"{_SETTINGS}.function_tool_path")
     if os.path.isfile(verl / "tools/gsm8k_tool.py"):
@@ -91,10 +94,10 @@ _AGENT = "tool_agent"
 class Columns:
     """Names of columns by content: `rewarded["prompt_key"]` is the column of prompts in a job with rewards.
 
-    `supervised` are those for fine-tuning, empty if the tree has no data set for it. `info` are the entries read from
-    the column extra_info. `source` is a value of the column data_source for which the tree has a reward function.
-    `agent` is the name of the agent that calls tools, for the column agent_name; empty if the tree has none. `tool`
-    is a tool that it can call.
+    `supervised` are those for fine-tuning, empty if the tree has no data set for it. `info` are the entries
+    read from the column extra_info. `source` is a value of the column data_source for which the tree has a
+    reward function. `agent` is the name of the agent that calls tools, for the column agent_name; empty if
+    the tree has none. `tool` is a tool that it can call.
     """
 
     rewarded: dict[str, str]
@@ -174,7 +177,7 @@ def _module(path: Path) -> ast.Module | Unknown:
 
 
 def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the pairs in `config.get("prompt_key", "prompt")`, and of parameters such as `prompt_key="prompt"`."""
+    """Yield the pairs of `config.get("prompt_key", "prompt")` and of parameters, `prompt_key="prompt"`."""
     for node in walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), default]):

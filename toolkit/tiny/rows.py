@@ -23,7 +23,7 @@ arguments are an object of the type that they want: a string, an integer, a numb
 functions to help with the user query. First think about the reasoning process, then write down what follows from it. Let
 us look at this picture: there is something red, green or blue before a white wall. Which colour would people choose, and
 why should they? Every morning the children walk from their house to school, where thirty others wait under the old trees.
-"""
+"""  # noqa: E501 - a tokenizer is made of it as it is
 
 Row = dict[str, Any]
 
@@ -36,7 +36,10 @@ class _Sum:
 
     @property
     def question(self) -> str:
-        return f"Ann has {self.left} apples and buys {self.right} more. How many apples has Ann now? {_INSTRUCTION}"
+        return (
+            f"Ann has {self.left} apples and buys {self.right} more. How many apples has Ann now? "
+            f"{_INSTRUCTION}"
+        )
 
     @property
     def answer(self) -> str:
@@ -66,7 +69,10 @@ def pictures() -> dict[str, bytes]:
 
 
 def rewarded(columns: Columns, kind: Kind, count: int, first: int, split: str) -> list[Row]:
-    """Return rows for training with rewards. `first` is the number of the first sum; another number gives different rows."""
+    """Return rows for training with rewards.
+
+    `first` is the number of the first sum; another number gives different rows.
+    """
     return [
         _rewarded(columns, kind, exercise, index, split) for index, exercise in enumerate(_sums(count, first))
     ]
@@ -142,5 +148,8 @@ def _supervised(columns: Columns, kind: Kind, exercise: _Sum) -> Row:
 
 
 def _picture(exercise: _Sum) -> Row:
-    """Return a picture in the form of verl's own data sets, but with the name of one of `pictures` instead of its bytes."""
+    """Return a picture in the form of verl's own data sets, but with a name instead of its bytes.
+
+    The name is that of one of `pictures`.
+    """
     return {"bytes": exercise.colour, "path": f"{exercise.colour}.png"}

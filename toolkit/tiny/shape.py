@@ -1,7 +1,7 @@
 """Tiny models by shape: the content of their files, and the names and sizes of their tensors.
 
-They have the format of published models (https://huggingface.co/Qwen), which every release of transformers and vLLM
-reads; writing it requires neither. Attention has eight heads, which up to eight GPUs can share.
+They have the format of published models (https://huggingface.co/Qwen), which every release of transformers
+and vLLM reads; writing it requires neither. Attention has eight heads, which up to eight GPUs can share.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _SEEN, _SEEING_HEADS, _SEEN_INNER, _SEEING_LAYERS = 256, 8, 256, 2
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape. `family` is its name in transformers (`models/<family>`); `files` are further JSON files of its folder.
+    """One shape.
+
+    `family` is its name in transformers (`models/<family>`); `files` are further JSON files of its folder.
 
     `sees` means that it accepts pictures.
     """

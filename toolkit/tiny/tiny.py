@@ -1,4 +1,4 @@
-"""Tiny data and a tiny random model for a trial, which can be loaded and trained on like real ones in seconds."""
+"""Tiny data and a tiny random model for a trial, loadable and trainable like real ones in seconds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def names_in(folder: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Tiny:
-    """The written files: the model's folder, and tables for training with rewards and for fine-tuning on responses.
+    """The written files: the model's folder, and tables for reward training and response fine-tuning.
 
     `tuning` and `tuning_validation` are None if the tree has no data set for such rows. `shape` is a key of
     `SHAPES`. `settings` are the keys and values of verl's configuration that the data require.
@@ -70,12 +70,14 @@ def make(
 ) -> Tiny | Unknown:
     """Write data and model to `folder`, which may exist if it is empty. Nothing is left after an error.
 
-    The columns are those that `verl` reads: by default the tree that the interpreter imports. `kind` "image" needs a shape that sees.
+    The columns are those that `verl` reads: by default the tree that the interpreter imports. `kind` "image"
+    needs a shape that sees.
     """
     tree = verl or (Path(interpreter.verl) if interpreter.verl else None)
     if tree is None:
         return Unknown(
-            f"{interpreter.executable} has no verl, whose sources define the columns of the data; name a tree with --verl"
+            f"{interpreter.executable} has no verl, whose sources define the columns of the data; name "
+            "a tree with --verl"
         )
     read = columns(tree)
     if isinstance(read, Unknown):
@@ -115,8 +117,8 @@ def _unknown_to_transformers(interpreter: Interpreter, shape: Shape) -> Unknown 
     if not folder or os.path.isdir(Path(folder, "models", shape.family)):
         return None
     return Unknown(
-        f"transformers in {interpreter.prefix} is too old for {shape.title}: it has no models/{shape.family}; "
-        "choose another --model-shape"
+        f"transformers in {interpreter.prefix} is too old for {shape.title}: it has no "
+        f"models/{shape.family}; choose another --model-shape"
     )
 
 
@@ -157,10 +159,12 @@ class _NotMade(Exception):  # noqa: N818 - it is the environment that is wrong
 
 @contextlib.contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder and move its content into `folder` afterwards. Nothing is left after an error. Raises OSError.
+    """Yield a temporary folder and move its content into `folder` afterwards.
 
-    An existing folder is kept, because it may have permissions, be a mount, or be a shell's current folder: only its
-    content is new. Leftovers of killed runs are removed.
+    Nothing is left after an error. Raises OSError.
+
+    An existing folder is kept, because it may have permissions, be a mount, or be a shell's current folder:
+    only its content is new. Leftovers of killed runs are removed.
     """
     exists = os.path.isdir(folder)
     place = folder if exists else folder.parent

@@ -31,7 +31,7 @@ def write(path: Path, tensors: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def _numbers(name: str, sizes: tuple[int, ...]) -> bytes:
-    """Return the numbers of a tensor: ones for the scale of a norm, zeros for a bias, otherwise random ones."""
+    """Return a tensor's numbers: ones for the scale of a norm, zeros for a bias, otherwise random ones."""
     count = math.prod(sizes)
     if len(sizes) == 1:
         return _bfloat16(0.0 if name.endswith("bias") else 1.0) * count
@@ -47,6 +47,7 @@ def _bfloat16(number: float) -> bytes:
     return struct.pack("<f", number)[2:]
 
 
-# A signed byte (-128 to 127) stands for that many 4096ths: a standard deviation of 0.018, similar to real models.
+# A signed byte (-128 to 127) stands for that many 4096ths: a standard deviation of 0.018, similar to real
+# models.
 _SMALL = [_bfloat16((byte - 256 * (byte > 127)) / 4096) for byte in range(256)]
 _LOWER, _UPPER = bytes(pair[0] for pair in _SMALL), bytes(pair[1] for pair in _SMALL)

@@ -1,4 +1,7 @@
-"""Ends a warm-up early: Ctrl-C, SIGTERM, the end of the terminal, or a time limit. Its work so far is summarised."""
+"""Ends a warm-up early: Ctrl-C, SIGTERM, the end of the terminal, or a time limit.
+
+Its work so far is summarised.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ _DIGITS = re.compile(r"(\d+)")
 
 @dataclass(frozen=True)
 class WarmFile:
-    """A file with content. `size` is in bytes; `device` and `inode` are those of the file itself, with all links resolved."""
+    """A file with content.
+
+    `size` is in bytes; `device` and `inode` are those of the file itself, with all links resolved.
+    """
 
     path: str
     size: int
@@ -60,7 +63,10 @@ class Chosen:
 
 
 def choose(model: Path | None, paths: Iterable[Path], ranks: Collection[int] = ()) -> Chosen:
-    """Return the model's files, then those of the other paths. With `ranks`, files named after other ranks are left out."""
+    """Return the model's files, then those of the other paths.
+
+    With `ranks`, files named after other ranks are left out.
+    """
     walk = _Walk(ranks)
     if model is not None:
         walk.model(model)

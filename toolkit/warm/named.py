@@ -15,7 +15,10 @@ from verl_doctor.toolkit.warm.files import LeftOut
 from verl_doctor.toolkit.warm.request import WarmRequest
 
 Look = Callable[[], tuple[Session, Collection]]
-"""Opens the session and examines the machine on first use only, which saves half a second if it is not needed."""
+"""A function that opens the session and examines the machine on first use only.
+
+This saves half a second if it is not needed.
+"""
 
 
 def request(target: Target, look: Look, paths: Sequence[str]) -> WarmRequest | None:

@@ -1,14 +1,14 @@
 """Reads a stretch of a file into the page cache at the speed of the disk.
 
 sendfile(2) from the file to /dev/null reads it as any program does, with the kernel's own read-ahead, and
-waits for it, so that disk errors are reported; but nothing is copied, and no buffer is needed. A small read-ahead,
-such as the 128 kB of a network file system, is too little for a file system with a high latency:
+waits for it, so that disk errors are reported; but nothing is copied, and no buffer is needed. A small
+read-ahead, such as the 128 kB of a network file system, is too little for a file system with a high latency:
 posix_fadvise(WILLNEED) requests more in advance. On a local disk that costs more than it gains, so the first
 stretches are read in both ways, and the rest in the faster one.
 
-The kernel silently limits each advice to the device's read-ahead (force_page_cache_ra in mm/readahead.c): one call
-for a whole file warms 2 % of it. So it is given piece by piece. Not every file system supports it; that does not
-affect what is read.
+The kernel silently limits each advice to the device's read-ahead (force_page_cache_ra in mm/readahead.c): one
+call for a whole file warms 2 % of it. So it is given piece by piece. Not every file system supports it; that
+does not affect what is read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ahead_of(machine: Machine, device: int) -> int:
 
 
 def parts_with_data(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the allocated parts of an open file as start and end, in whole pages: holes cost nothing to read."""
+    """Yield the allocated parts of an open file as start and end, in whole pages; holes cost no reading."""
     position = 0
     while position < size:
         try:

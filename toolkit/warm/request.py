@@ -20,7 +20,9 @@ Shown = Callable[[Plan], contextlib.AbstractContextManager[Callable[[Moment], No
 
 @dataclass(frozen=True)
 class WarmRequest:
-    """A model's folder and other paths, the ranks whose files count (empty for all), and the user's limit in bytes.
+    """A model's folder and other paths, ranks whose files count (empty for all), and the limit in bytes.
+
+    The limit is the user's.
 
     `left_out` was named, but its location is unknown. With `dry_run`, nothing is read.
     """

@@ -18,7 +18,9 @@ _LEAST_FREE = 32 * 1024 * 1024  # bytes of a control group that the reader itsel
 
 @dataclass(frozen=True)
 class Room:
-    """How many bytes of files can be resident at the same time, including those that already are. `limit` names the limiting factor.
+    """How many bytes of files can be resident at the same time, including those that already are.
+
+    `limit` names the limiting factor.
 
     `size` is None if this machine does not report it.
     """
@@ -37,7 +39,10 @@ def room(machine: Machine) -> Room:
 
 
 def least(host: HostMemory, groups: ControlGroups) -> Room:
-    """Return the smallest free memory. Memory of processes counts as used; cached file pages do not, because they are evictable."""
+    """Return the smallest free memory.
+
+    Memory of processes counts as used; cached file pages do not, because they are evictable.
+    """
     found = []
     if host.available is not None:
         found.append(Room(max(0, host.available - (host.total or 0) // _KEPT_FREE), "memory of this machine"))

@@ -1,4 +1,7 @@
-"""The summary of a warm-up on one machine: a few numbers, which cluster nodes send, and sentences about them."""
+"""The summary of a warm-up on one machine: a few numbers, which nodes send, and sentences about them.
+
+The nodes are those of a cluster.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ class Summary:
 
     `wanted` is how much of `size` should be resident, `before` and `resident` how much of that was and is
     (None if the kernel does not report it), `read` what was loaded. `whole_files` counts those requested from
-    beginning to end, and `cut_at` is the first that is not. `room` and `limit` are bytes for the page cache: what
-    memory leaves, and what the user allows. `done` is False if nothing was to be read. `lost` was resident and has
-    been evicted.
+    beginning to end, and `cut_at` is the first that is not. `room` and `limit` are bytes for the page cache:
+    what memory leaves, and what the user allows. `done` is False if nothing was to be read. `lost` was
+    resident and has been evicted.
     """
 
     files: int
@@ -121,9 +124,13 @@ def headline(summary: Summary) -> tuple[str, str]:
 def _planned(summary: Summary) -> tuple[str, str]:
     if summary.resident is None:
         return "UNKNOWN", (
-            f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')} would be read; this kernel does not report what is resident"
+            f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')} would be read; this kernel "
+            "does not report what is resident"
         )
-    text = f"{in_bytes(summary.resident)} of {in_bytes(summary.size)} in {counted(summary.files, 'file')} are resident"
+    text = (
+        f"{in_bytes(summary.resident)} of {in_bytes(summary.size)} in {counted(summary.files, 'file')} are "
+        "resident"
+    )
     if summary.missing:
         return "COLD", f"{text}; {in_bytes(summary.missing)} would be read"
     unread = len(summary.troubles) + summary.more_troubles
@@ -139,8 +146,8 @@ def remarks(summary: Summary) -> Iterator[str]:
         yield _cut(summary)
     if summary.lost:
         yield (
-            f"{in_bytes(summary.lost)} were read and evicted from memory again: something else needs the room, "
-            "or reads more files than fit"
+            f"{in_bytes(summary.lost)} were read and evicted from memory again: something else needs "
+            "the room, or reads more files than fit"
         )
     for trouble in summary.troubles:
         yield f"{trouble.path}: {trouble.reason}"
@@ -157,8 +164,9 @@ def _cut(summary: Summary) -> str:
     )
     verb = "are" if summary.done else "would be"
     return (
-        f"{why}: {in_bytes(summary.wanted)} of {in_bytes(summary.size)} {verb} warmed, up to {PurePath(summary.cut_at).name}: "
-        f"{counted(summary.whole_files, 'file')} complete, those that a loader reads first"
+        f"{why}: {in_bytes(summary.wanted)} of {in_bytes(summary.size)} {verb} warmed, up to "
+        f"{PurePath(summary.cut_at).name}: {counted(summary.whole_files, 'file')} complete, those that "
+        "a loader reads first"
     )
 
 

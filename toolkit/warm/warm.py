@@ -1,4 +1,7 @@
-"""Loads files into the page cache before a job reads them: checks what is cached and what fits, reads, and verifies."""
+"""Loads files into the page cache before a job reads them.
+
+Checks what is cached and what fits, reads, and verifies.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 class Mount:
     """The file system of some of the files, as listed by the kernel.
 
-    `shared` means that other machines also read from it, `of_kernel` that its files are the kernel's own and use no memory.
+    `shared` means that other machines also read from it, `of_kernel` that its files are the kernel's own and
+    use no memory.
     """
 
     source: str
@@ -43,8 +47,8 @@ class Mount:
 class Row:
     """One file. `data` is its size on disk, `wanted` how many bytes from its beginning should be resident.
 
-    `before` and `after` are the resident bytes of `wanted`, None if the kernel does not report them. `passed` were
-    resident at some time in this run. `trouble` is why the file was skipped.
+    `before` and `after` are the resident bytes of `wanted`, None if the kernel does not report them. `passed`
+    were resident at some time in this run. `trouble` is why the file was skipped.
     """
 
     file: WarmFile
@@ -238,7 +242,10 @@ class _Work:
         self._devices = {device: Device(size) for device, size in ahead.items()}
 
     def run(self, report_progress: Callable[[int], None]) -> bool:
-        """Work until everything is loaded or a stop is requested; return False if threads hang in a file system even then."""
+        """Work until everything is loaded or a stop is requested.
+
+        Return False if threads hang in a file system even then.
+        """
         threads = [threading.Thread(target=self._work, name="warm", daemon=True) for _ in range(_THREADS)]
         for thread in threads:
             thread.start()
@@ -303,7 +310,10 @@ class _Work:
         return bool(self._why_stop())
 
     def _all_stretches(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the stretches of all files, in order. A file that cannot be opened fails when its turn comes."""
+        """Yield the stretches of all files, in order.
+
+        A file that cannot be opened fails when its turn comes.
+        """
         for index, row in enumerate(self._rows):
             if not row.wanted or row.trouble:
                 continue

@@ -1,1 +1,1 @@
-"""The uses that one source tree makes of another, the job paths that reach them, and whether each name exists."""
+"""One source tree's uses of another, the job paths that reach them, and whether each name exists."""

@@ -1,4 +1,4 @@
-"""Matching of a call's arguments against a signature, one result per argument, so that a finding can name its line."""
+"""Matching of call arguments against a signature, one result each, so that a finding can name its line."""
 
 from __future__ import annotations
 

@@ -44,7 +44,10 @@ _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 
 
 class Decisions:
-    """Evaluates the conditions of one module. Without settings, only constants and the outcomes of imports are known."""
+    """Evaluates the conditions of one module.
+
+    Without settings, only constants and the outcomes of imports are known.
+    """
 
     def __init__(self, reader: ValueReader, settings: Settings | None = None) -> None:
         self.reader, self.settings = reader, settings
@@ -96,7 +99,10 @@ class Decisions:
             return False
 
     def _of_feature(self, test: ast.expr) -> bool | None:
-        """Return whether a condition tests for a part of verl that the script switches on, such as `lora_loaded`: it may hold later."""
+        """Return whether a condition tests for a part of verl, such as `lora_loaded`.
+
+        The script switches that part on, so the condition may hold later.
+        """
         features = self.settings.features if self.settings is not None else ()
         if not features or any(
             isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)
@@ -173,7 +179,10 @@ class Decisions:
         return UNCLEAR
 
     def _numbers(self, node: ast.Call, scope: Scope, line: int) -> Any:
-        """Evaluate `tuple(map(int, version.split(".")))` and `tuple(int(part) for part in version.split("."))`."""
+        """Evaluate the two expressions that turn a version into a tuple of numbers.
+
+        They are `tuple(map(int, version.split(".")))` and `tuple(int(part) for part in version.split("."))`.
+        """
         match node.args:
             case [ast.Call(func=ast.Name(id="map"), args=[ast.Name(id="int"), parts])]:
                 return _integers(self.value(parts, scope, line))
@@ -205,7 +214,10 @@ class Decisions:
         return None if value is UNCLEAR or isinstance(value, SettingsSection) else bool(value)
 
     def _all_or_any(self, every: bool, parts: Iterable[ast.expr], scope: Scope, line: int) -> bool | None:
-        """Return whether `and` (`every`) or `or` holds; None if undecided. Unlike `_joined`, it needs no values."""
+        """Return whether `and` (`every`) or `or` holds; None if undecided.
+
+        Unlike `_joined`, it needs no values.
+        """
         unclear = False
         for part in parts:
             held = self.test(part, scope, line)
@@ -485,12 +497,15 @@ class Decisions:
         return owner.get(name, default) if isinstance(owner, dict) else UNCLEAR
 
     def _of_module(self, module: Module, name: str, default: Any) -> Any:
-        """Return the value of `getattr(module, name, default)`, as far as it is known whether the module has the name."""
+        """Return the value of `getattr(module, name, default)`.
+
+        It is returned as far as it is known whether the module has the name.
+        """
         answer = self.reader.sources.member(module, name) if self.reader.is_watched(module) else None
         return default if isinstance(answer, Missing) else THERE if isinstance(answer, Present) else UNCLEAR
 
     def _of_self(self, local: LocalClass, name: str) -> Any:
-        """Return the value of `self.name`, if it is a section or everything stored there follows from settings."""
+        """Return the value of `self.name`, if it is a section or all stored there follows from settings."""
         if self.settings is None:
             return UNCLEAR
         key = (id(local), f"self.{name}")
@@ -639,7 +654,10 @@ def _made(kind: Any, value: Any) -> Any:
 
 
 def _agreed(values: list[Any]) -> Any:
-    """Return the value on which all branches agree. Several values that are only known to exist count as equal."""
+    """Return the value on which all branches agree.
+
+    Several values that are only known to exist count as equal.
+    """
     first = values[0] if values else UNCLEAR
     same = all(value is first or (type(value) is type(first) and value == first) for value in values)
     return first if same else UNCLEAR

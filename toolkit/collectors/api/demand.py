@@ -1,4 +1,4 @@
-"""Whether a job ever calls a function of verl: its callers are followed through all of verl, as far as the settings decide."""
+"""Whether a job ever calls a function of verl, following callers through verl as far as settings decide."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Demand:
         self._known: dict[str, str] = {}
 
     def condition(self, name: str) -> str:
-        """Return the unmet condition under which a function of this name is called; "" if the job may call it."""
+        """Return the unmet condition for calling a function of this name; "" if the job may call it."""
         if name not in self._known:
             self._known[name] = self._condition(name, frozenset({name}))
         return self._known[name]
@@ -113,7 +113,7 @@ class Demand:
         return re.search(rb"[\"']" + re.escape(name.encode()) + rb"[\"']", self._texts()[module]) is not None
 
     def _loadable(self) -> frozenset[str]:
-        """Return the modules that the job's program may load, now or later: all of them if the program is not verl's."""
+        """Return the modules that the job's program may load, now or later: all if it is not verl's."""
         if self._loaded is None:
             program = self._program()
             self._loaded = frozenset(self._texts()) if program is None else frozenset(self._closure(program))
@@ -169,7 +169,10 @@ class Demand:
     # --- classes registered under a name, of which a setting selects one
 
     def _not_chosen(self, module: str, name: str) -> str:
-        """Return the condition for creating a registered class, if the settings select another class and no class extends it."""
+        """Return the condition for creating a registered class.
+
+        It is returned if the settings select another class and no class extends this one.
+        """
         tree = self._tree(module)
         for node in tree.body if tree is not None else ():
             if isinstance(node, ast.ClassDef) and node.name == name:
@@ -192,7 +195,10 @@ class Demand:
         return any(word.search(self._texts()[module]) for module in self._loadable())
 
     def _choices(self, registers: str) -> list[tuple[str, object]]:
-        """Return the expressions that the job looks up in the table a decorator fills, with their values; empty if none is known."""
+        """Return the expressions that the job looks up in a table, with their values.
+
+        A decorator fills the table. The result is empty if no expression is known.
+        """
         defined = re.compile(rb"^def " + registers.encode() + rb"\(", re.MULTILINE)
         home = next((module for module, text in self._texts().items() if defined.search(text)), "")
         tree = self._tree(home) if home else None
@@ -212,7 +218,7 @@ class Demand:
         return found
 
     def _setting(self, node: ast.expr) -> object:
-        """Return the value of `config.a.b` or `self.config.a.b`, if that is a key of the whole configuration."""
+        """Return the value of `config.a.b` or `self.config.a.b`, if the whole configuration has that key."""
         head, _, key = dotted(node).removeprefix("self.").partition(".")
         found = self.settings.at(key) if head == "config" and key else MISSING
         return UNCLEAR if found is MISSING else found

@@ -1,4 +1,7 @@
-"""Indirect calls: `partial(f, x=1)`, `asyncio.to_thread(f, 1)`, `Thread(target=f)`, `ray.remote(C).remote(1)`."""
+"""Indirect calls, such as `partial(f, x=1)`.
+
+Others are `asyncio.to_thread(f, 1)`, `Thread(target=f)` and `ray.remote(C).remote(1)`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _STARTS = frozenset({"threading.Thread", "multiprocessing.Process"})
 
 
 def forwarded(node: ast.Call, reader: ValueReader, scope: Scope) -> tuple[ast.Call, bool] | None:
-    """Return the call that is eventually made, and whether it may receive more arguments later; None for a direct call."""
+    """Return the call that is eventually made; None for a direct call.
+
+    The result includes whether the call may receive more arguments later.
+    """
     match node.func:
         case ast.Attribute(value=ast.Call(args=[remote]) as made, attr="remote"):
             return (

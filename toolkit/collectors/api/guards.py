@@ -42,7 +42,10 @@ _OTHER_ENGINES = {"is_sglang_available": "sglang"}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The value of a condition: True, False, or None if undecided. `probe`: it tests what a library offers."""
+    """The value of a condition: True, False, or None if undecided.
+
+    `probe`: it tests what a library offers.
+    """
 
     holds: bool | None
     probe: bool = False
@@ -61,7 +64,7 @@ def judge(test: ast.expr, reader: ValueReader, scope: Scope) -> Verdict:
 
 
 def taken(test: ast.expr, reader: ValueReader, scope: Scope) -> bool | None:
-    """Return whether the job takes the branch of this condition, by the trees or by its settings; None if undecided."""
+    """Return whether the job takes this condition's branch, by trees or settings; None if undecided."""
     verdict = judge(test, reader, scope)
     return verdict.holds if verdict.holds is not None or verdict.probe else reader.by_settings(test, scope)
 
@@ -134,7 +137,7 @@ def _library_test(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None
 
 
 def _combined(verdicts: list[Verdict], both: bool) -> Verdict:
-    """Combine verdicts: one false decides `and`, one true decides `or`; otherwise an undecided part leaves it undecided."""
+    """Combine verdicts: one false decides `and`, one true `or`; else one undecided leaves it undecided."""
     decisive = not both
     probe = any(verdict.probe for verdict in verdicts)
     if any(verdict.holds is decisive for verdict in verdicts):
@@ -231,7 +234,7 @@ def _helper(call: ast.Call, reader: ValueReader, scope: Scope) -> Verdict:
 
 
 def _mentions_a_probe(test: ast.expr) -> bool:
-    """Return whether an undecided condition tests what the package offers: its version, a signature, an attribute."""
+    """Return whether an undecided condition tests the package's version, a signature or an attribute."""
     for node in walk(test):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if name in _TESTS or "version" in name.lower():
@@ -266,9 +269,17 @@ def rules_out(test: ast.expr) -> bool:
 def opposite(test: ast.expr) -> ast.expr:
     """Return the negation of a condition, as a person would write it."""
     flipped: dict[type[ast.cmpop], type[ast.cmpop]] = {
-        ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
-        ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
-    }  # fmt: skip
+        ast.Eq: ast.NotEq,
+        ast.NotEq: ast.Eq,
+        ast.Lt: ast.GtE,
+        ast.GtE: ast.Lt,
+        ast.Gt: ast.LtE,
+        ast.LtE: ast.Gt,
+        ast.In: ast.NotIn,
+        ast.NotIn: ast.In,
+        ast.Is: ast.IsNot,
+        ast.IsNot: ast.Is,
+    }
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
     if isinstance(test, ast.BoolOp):
@@ -336,7 +347,10 @@ def suppressing(item: ast.withitem, reader: ValueReader, scope: Scope) -> Handle
 
 
 def error_of(kind: str, answer: object) -> str:
-    """Return the exception that a missing name raises. For a refusal, `answer` is the name of its exception."""
+    """Return the exception that a missing name raises.
+
+    For a refusal, `answer` is the name of its exception.
+    """
     if kind == "refusal":
         return str(answer)
     if kind == "import":

@@ -1,4 +1,4 @@
-"""Results of verl's own helpers, such as `vllm_at_least("0.11")`, and flags that another of its modules sets."""
+"""Results of verl's own helpers, such as `vllm_at_least("0.11")`, and flags that its other modules set."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Helpers:
         return UNCLEAR if answer is MISSING else answer
 
     def _inside(self, name: str) -> tuple[ValueReader, Scope, ast.Module] | None:
-        """A reader for another module, its names and its tree; None if it belongs to a library or cannot be read."""
+        """A reader for another module, its names and its tree; None for a library's, or if unreadable."""
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]

@@ -1,4 +1,6 @@
-"""A library's own imports: a break inside vLLM because of the installed transformers, or of an edit of vLLM itself.
+"""A library's own imports, and breaks among them.
+
+A break inside vLLM is caused by the installed transformers, or by an edit of vLLM itself.
 
 Loading one module of vLLM loads hundreds. Imports at the left margin are followed, as text only: an indented
 import is inside a `try`, a branch or a function, and is skipped. A miss is then confirmed in the syntax tree.
@@ -26,7 +28,10 @@ _COMMENT = re.compile(rb"#[^\n]*")
 
 @dataclass(frozen=True, slots=True)
 class InnerMiss:
-    """A missing name that a module of the library imports from a third package or from the library, and the paths that fail."""
+    """A missing name that a module of the library imports, and the paths that fail.
+
+    The name is imported from a third package or from the library.
+    """
 
     path: str
     line: int
@@ -40,7 +45,10 @@ class InnerMiss:
 def misses_inside(
     library: SourceTree, starts: Mapping[str, Iterable[str]], thirds: Sequence[SourceTree]
 ) -> Iterator[InnerMiss]:
-    """The misses in what the library loads. `starts` maps each job path to the modules of the library that it imports."""
+    """The misses in what the library loads.
+
+    `starts` maps each job path to the modules of the library that it imports.
+    """
     sources, reader = (
         Sources([*thirds, library]),
         _Loaded(library, frozenset(third.name for third in thirds)),
@@ -63,7 +71,8 @@ def misses_inside(
 class _Loaded:
     """Follows the imports of a library, each module once.
 
-    `wanted` is what each module imports from the third packages, `own` what it imports from the library itself.
+    `wanted` is what each module imports from the third packages, `own` what it imports from the library
+    itself.
     """
 
     def __init__(self, library: SourceTree, thirds: frozenset[str]) -> None:
@@ -120,7 +129,10 @@ class _Loaded:
 
 
 def _mentions(source: bytes, name: bytes) -> bool:
-    """Whether a text has this whole word. Regular expressions would have to be compiled for thousands of names."""
+    """Whether a text has this whole word.
+
+    Regular expressions would have to be compiled for thousands of names.
+    """
     begin = source.find(name)
     while begin >= 0 and name:
         around = source[max(begin - 1, 0) : begin] + source[begin + len(name) : begin + len(name) + 1]

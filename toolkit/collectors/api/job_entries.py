@@ -60,7 +60,7 @@ def registry(verl: SourceTree) -> str:
 def trainer_entries(
     verl: SourceTree, parsed: Callable[[str], ast.Module | None], strategy: str = _DEFAULT_STRATEGY
 ) -> dict[str, tuple[str, ...]]:
-    """Return the modules with which PPO training begins: its main module, and the workers it imports for the strategy."""
+    """Return PPO training's first modules: its main module and the workers it imports for the strategy."""
     main = f"{verl.name}.{_MAIN}"
     file, tree = verl.locate(main), parsed(main)
     if file is None or tree is None:
@@ -69,7 +69,7 @@ def trainer_entries(
 
 
 def _workers(verl: SourceTree, main: ModuleFile, tree: ast.Module, strategy: str) -> Iterator[str]:
-    """Yield the modules imported below `if strategy in {"fsdp", "fsdp2"}:` inside the functions of a main module."""
+    """Yield the modules imported below `if strategy in {"fsdp", "fsdp2"}:` in a main module's functions."""
     for node in walk(tree):
         if isinstance(node, ast.If) and f"'{strategy}'" in text_of(node.test):
             for statement in node.body:

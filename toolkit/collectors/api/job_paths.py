@@ -1,4 +1,4 @@
-"""The modules and functions of verl that a path of a job runs: from its entry modules along imports and calls."""
+"""verl's modules and functions that a job's path runs: from entry modules along imports and calls."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Reach:
 def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
     """Follow a path from its entry modules, or entry classes ("module:Class").
 
-    An entry module's methods are run by other parts of verl, unless every mention of their name is conditional.
-    Elsewhere a function is run if a function that is run calls its name unconditionally: a function that is
-    only passed on, for instance to patch vLLM with it, may never be called.
+    An entry module's methods are run by other parts of verl, unless every mention of their name is
+    conditional. Elsewhere a function is run if a function that is run calls its name unconditionally: a
+    function that is only passed on, for instance to patch vLLM with it, may never be called.
     """
     found, begin = Reach(), tuple(start)
     for name in begin:
@@ -103,7 +103,7 @@ def _imports(module: str, read: Callable[[str], Uses | None]) -> list[Import]:
 
 
 def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tuple[str, bool]]:
-    """Return every function of the modules reached: the name by which it is mentioned, and whether it is a method.
+    """Return every function of the modules reached: its name in mentions, and whether it is a method.
 
     A dunder method is mentioned by the name of its class.
     """
@@ -171,7 +171,7 @@ def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str
 
 
 def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> tuple[str, bool]:
-    """Return the reason why a function is not run in every run: the condition around its call, or that nothing calls it.
+    """Return why a function is not run in every run: the condition around its call, or the lack of a call.
 
     The second value: whether the job's settings meet none of those conditions.
     """

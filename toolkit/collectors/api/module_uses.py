@@ -1,4 +1,4 @@
-"""The uses that one module makes of other packages: what it imports, calls and reads, and under which conditions."""
+"""The uses that a module makes of other packages: imports, calls and reads, and their conditions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def read_uses(
     versions: Mapping[str, str],
     around: Surroundings = NOT_LOOKED_AT,
 ) -> Uses:
-    """Read one module's uses of the packages in `versions`. May raise RecursionError on absurdly nested sources."""
+    """Read one module's uses of the packages in `versions`.
+
+    May raise RecursionError on absurdly nested sources.
+    """
     reader = ValueReader(sources, module, versions, around)
     nodes = list(walk(tree))
     scopes = Scopes(reader)
@@ -114,7 +117,10 @@ class _Walker:
                 return
 
     def _refused(self, node: ast.If, context: Context) -> bool:
-        """Return whether an `if` only raises: the code after it runs in every job that continues, unless its settings enter the `if`."""
+        """Return whether an `if` only raises.
+
+        If so, the code after it runs in every job that continues, unless its settings enter the `if`.
+        """
         raises = isinstance(node.body[-1], ast.Raise)
         return (
             raises
@@ -192,7 +198,7 @@ class _Walker:
             self._options(node, call, place)
 
     def _put(self, place: ast.expr, context: Context) -> Context:
-        """Return the context in a function that is only put in place of another one: it is run when that is called."""
+        """Return the context in a function that only replaces another: it is run when that is called."""
         held = self.reader.by_settings(place, context.scope)
         if held:
             return context
@@ -202,7 +208,7 @@ class _Walker:
         return context.noted(condition)
 
     def _options(self, node: _FunctionNode, call: ast.Call, context: Context) -> None:
-        """Check the command-line options that the function assembles against those that the command accepts."""
+        """Check the command-line options that the function assembles against those the command accepts."""
         owner = (
             self.reader.value(call.func.value, context.scope)
             if isinstance(call.func, ast.Attribute)
@@ -248,9 +254,15 @@ class _Walker:
                 context, unit=f"{node.name}.{verdict.method}", when=(*context.when, *verdict.when)
             )
             self.record.use(
-                verdict.kind, verdict.name, verdict.at, verdict.resolution, place,
-                nearest=verdict.wanted, reason=verdict.reason, read_from=verdict.read_from,
-            )  # fmt: skip
+                verdict.kind,
+                verdict.name,
+                verdict.at,
+                verdict.resolution,
+                place,
+                nearest=verdict.wanted,
+                reason=verdict.reason,
+                read_from=verdict.read_from,
+            )
 
     def _if(self, node: ast.If, context: Context) -> None:
         self.expression(node.test, context)
@@ -376,7 +388,10 @@ class _Walker:
             self.expression(child, context)
 
     def _class_named(self, text: str, context: Context) -> None:
-        """Record that a function names a class of the examined tree by its path, as `worker_extension_cls` does: it is created."""
+        """Record that a function names a class of the examined tree by its path.
+
+        For example, `worker_extension_cls` does so. The class is created.
+        """
         sources, top = self.reader.sources, self.reader.module.name.partition(".")[0]
         if text.startswith(f"{top}.") and _DOTTED.fullmatch(text):
             answer = sources.resolve(text)
@@ -395,7 +410,10 @@ class _Walker:
             self.expression(node.orelse, other)
 
     def _chain(self, node: ast.BoolOp, context: Context) -> None:
-        """Read `a and b`, where `b` is only reached if `a` holds, or `a or b`, where it is reached if `a` does not."""
+        """Read `a and b` or `a or b`.
+
+        In `a and b`, `b` is only reached if `a` holds. In `a or b`, it is reached if `a` does not.
+        """
         for value in node.values:
             self.expression(value, context)
             test = value if isinstance(node.op, ast.And) else opposite(value)
@@ -461,7 +479,10 @@ class _Walker:
             self._fit(call, context, unfinished=unfinished)
 
     def _fit(self, node: ast.Call, context: Context, *, unfinished: bool = False) -> None:
-        """Check a call of an examined package's function. An unfinished call may receive more arguments later."""
+        """Check a call of an examined package's function.
+
+        An unfinished call may receive more arguments later.
+        """
         callee = self.reader.value(node.func, context.scope)
         if callee is GONE:
             self._if_none(node.func, context, "keyword")
@@ -497,7 +518,7 @@ class _Walker:
             self._left(node, origin, "None", kind, context)
 
     def _if_final(self, node: ast.expr, context: Context) -> None:
-        """Record that a class extends an enumeration of an examined package that has members, which Python refuses."""
+        """Record that a class extends an examined package's enum that has members, which Python refuses."""
         kind = self.reader.value(node, context.scope)
         if (
             isinstance(kind, Class)
@@ -509,9 +530,14 @@ class _Walker:
                 self.reader.sources.file_of(kind.module),
             )
             self.record.use(
-                "final", kind.dotted, position(node), "missing", context, reason=reason,
+                "final",
+                kind.dotted,
+                position(node),
+                "missing",
+                context,
+                reason=reason,
                 read_from=str(file.path) if file is not None else "",
-            )  # fmt: skip
+            )
 
     def _if_unbound(self, node: ast.Name, context: Context) -> None:
         """Record the use of a name that is unbound since its import failed."""
@@ -562,7 +588,10 @@ class _Walker:
 
 
 def _evaluates_annotations(tree: ast.Module, python: str) -> bool:
-    """Return whether a module's functions certainly evaluate their annotations when they are defined, as Python did up to 3.13."""
+    """Return whether a module's functions certainly evaluate their annotations when defined.
+
+    Python did so up to 3.13.
+    """
     deferred = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"
@@ -594,7 +623,7 @@ def _is_of(top: Scope, name: str, scope: Scope) -> bool:
 
 
 def _is_rare(test: ast.expr) -> bool:
-    """Return whether a condition for leaving early requires so much that the code after it is the usual path."""
+    """Return whether a condition for leaving early is so strict that the code after it is the usual path."""
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) >= _MANY
 
 
@@ -610,7 +639,7 @@ def _error(use: Use) -> str:
 
 
 def _imports_others(node: ast.Try, reader: ValueReader) -> bool:
-    """Return whether the body imports packages that are not examined, so that it may fail for an unrelated reason."""
+    """Return whether the body imports unexamined packages, so that it may fail for an unrelated reason."""
     for part in node.body:
         for inner in walk(part):
             names = (

@@ -21,7 +21,10 @@ _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The value of an expression, what was consulted for it, and the key whose value it is, "" if it is not just that."""
+    """The value of an expression, what was consulted for it, and the key whose value it is.
+
+    The key is "" if the value is not just that of a key.
+    """
 
     value: Any
     consulted: Sequence[str]
@@ -60,14 +63,17 @@ def note_truth(operand: Operand, settings: Settings) -> None:
 
 
 def is_unclear(operands: Iterable[Operand], settings: Settings) -> bool:
-    """Return whether an operand is not plain, and note what was consulted for that one alone: whatever the others are, the result is unclear."""
+    """Return whether an operand is not plain, and note what was consulted for that one alone.
+
+    Whatever the others are, the result is unclear.
+    """
     unclear = [operand for operand in operands if not is_plain(operand.value)]
     note(unclear[:1], settings)
     return bool(unclear)
 
 
 def note_comparison(operands: Sequence[Operand], ops: Sequence[ast.cmpop], settings: Settings) -> None:
-    """Note the comparison itself if one operand is the value of a key and nothing was consulted for the other.
+    """Note the comparison itself if one operand is a key's value and nothing was consulted for the other.
 
     An operand that is None makes an order unclear, whatever the other one is.
     """

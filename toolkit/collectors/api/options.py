@@ -1,4 +1,4 @@
-"""Options passed to another package's command line: `["serve", model]`, and `--{key}` for the keys of a dict."""
+"""Options for another package's command line: `["serve", model]`, and `--{key}` for the keys of a dict."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ def _parts(function: _FunctionNode, name: str) -> Iterator[ast.expr]:
 
 
 def _looped(function: _FunctionNode, name: str) -> Iterator[ast.Name]:
-    """Yield the dicts whose keys a loop adds to the list: `for k, v in args.items(): words.append(f"--{k}")`."""
+    """Yield the dicts whose keys a loop adds to the list.
+
+    An example is `for k, v in args.items(): words.append(f"--{k}")`.
+    """
     for node in walk(function):
         match node:
             case ast.For(iter=ast.Call(func=ast.Attribute(value=ast.Name() as held, attr="items"))):

@@ -1,7 +1,7 @@
-"""Classes that extend a class of another package, and whether their methods accept the arguments that its code passes.
+"""Classes that extend another package's class, and whether their methods accept its code's arguments.
 
-An override is judged by the calls that the package makes of the method, not by its signature alone: a parameter
-that is never passed breaks nothing.
+An override is judged by the calls that the package makes of the method, not by its signature alone: a
+parameter that is never passed breaks nothing.
 """
 
 from __future__ import annotations
@@ -93,9 +93,14 @@ class Extension:
             for name, found in part.members.items():
                 if isinstance(found, Function) and found.abstract and name not in provided:
                     yield Judgement(
-                        "abstract", "__init__", f"{part.dotted}.{name}", (self.node.lineno, self.node.col_offset),
-                        "missing", reason=f"{part.name}.{name} is abstract", read_from=self._path(part),
-                    )  # fmt: skip
+                        "abstract",
+                        "__init__",
+                        f"{part.dotted}.{name}",
+                        (self.node.lineno, self.node.col_offset),
+                        "missing",
+                        reason=f"{part.name}.{name} is abstract",
+                        read_from=self._path(part),
+                    )
                 provided.add(name)
 
     def _override(self, node: _FunctionNode, base: Class, inherited: Function) -> Iterator[Judgement]:
@@ -110,9 +115,16 @@ class Extension:
         elif misfit is not None:
             fit, site, when = misfit
             yield Judgement(
-                "override", node.name, f"{name}({fit.name})", at, "missing", _shown(theirs),
-                _complaint(site, fit), f"{site.path}:{site.node.lineno}", when,
-            )  # fmt: skip
+                "override",
+                node.name,
+                f"{name}({fit.name})",
+                at,
+                "missing",
+                _shown(theirs),
+                _complaint(site, fit),
+                f"{site.path}:{site.node.lineno}",
+                when,
+            )
         else:
             yield Judgement("override", node.name, name, at, "present")
         for parameter in theirs.parameters:
@@ -122,7 +134,9 @@ class Extension:
     def _misfit(
         self, base: Class, method: str, ours: Signature, theirs: Signature
     ) -> tuple[Fit, CallSite, tuple[str, ...]] | str | None:
-        """Return the call under the fewest conditions that fits the base's method but not the override; None if there is none.
+        """Return the call that fits the base's method but not the override; None if there is none.
+
+        Of several such calls, it is the one under the fewest conditions.
 
         A string is the reason why the calls are not judged.
         """
@@ -137,21 +151,35 @@ class Extension:
         return min(found, key=lambda entry: len(entry[2]), default=None)
 
     def _result(self, base: Class, node: _FunctionNode, parameter: str, name: str) -> Iterator[Judgement]:
-        """Check whether the package sets the parameter and uses an attribute of the result that only a future has."""
+        """Check whether the package sets the parameter and uses the result as a future.
+
+        It does the latter if it uses an attribute of the result that only a future has.
+        """
         found = list(self._futures(base, node.name, parameter, 0))
         if found:
             site, methods, when = min(found, key=lambda entry: len(entry[2]))
             yield Judgement(
-                "result", node.name, f"{name}({parameter})", (node.lineno, node.col_offset),
-                "unknown" if when else "missing", "concurrent.futures.Future",
-                f"{site.name}() sets {parameter} and calls {methods}() on the result, but the override ignores the parameter",
-                f"{site.path}:{site.node.lineno}", when,
-            )  # fmt: skip
+                "result",
+                node.name,
+                f"{name}({parameter})",
+                (node.lineno, node.col_offset),
+                "unknown" if when else "missing",
+                "concurrent.futures.Future",
+                (
+                    f"{site.name}() sets {parameter} and calls {methods}() on the result, but the override "
+                    "ignores the parameter"
+                ),
+                f"{site.path}:{site.node.lineno}",
+                when,
+            )
 
     def _futures(
         self, base: Class, method: str, parameter: str, depth: int
     ) -> Iterator[tuple[CallSite, str, tuple[str, ...]]]:
-        """Yield the calls that set a parameter to True and treat the result as a future, through methods that pass it on."""
+        """Yield the calls that set a parameter to True and treat the result as a future.
+
+        Methods that pass it on are followed.
+        """
         for site in self._sites(base, method, parameter) or () if depth < _DEEPEST else ():
             value = next((entry.value for entry in site.node.keywords if entry.arg == parameter), None)
             match value:
@@ -162,7 +190,10 @@ class Extension:
                         yield from self._futures(base, site.function.name, name, depth + 1)
 
     def _sites(self, base: Class, method: str, also: str = "") -> list[CallSite] | None:
-        """Return the package's calls of a method that reach the override: on `self` in inherited code, or by name."""
+        """Return the package's calls of a method that reach the override.
+
+        They are calls on `self` in inherited code, or by name.
+        """
         package = base.module.partition(".")[0]
         tree = self.reader.sources.tree_of(base.module)
         if package not in self.callers and tree is not None:
@@ -177,7 +208,10 @@ class Extension:
         return bool(self.words & set(site.receiver.lower().split("_")))
 
     def _conditions(self, base: Class, site: CallSite, depth: int = 0) -> tuple[str, ...]:
-        """Return the conditions under which a call is made. A call in an inherited method is made when that method is called."""
+        """Return the conditions under which a call is made.
+
+        A call in an inherited method is made when that method is called.
+        """
         if site.receiver not in {"self", "cls"} or site.function is None:
             return site.when
         above = self._sites(base, site.function.name) if depth < _DEEPEST else None
@@ -190,7 +224,7 @@ class Extension:
 
 
 def _methods(body: list[ast.stmt], reader: ValueReader, scope: Scope) -> Iterator[tuple[str, _FunctionNode]]:
-    """Yield the methods that a class has with the installed library, including those below an undecided condition."""
+    """Yield the methods that a class has with the installed library, even below an undecided condition."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -202,7 +236,7 @@ def _methods(body: list[ast.stmt], reader: ValueReader, scope: Scope) -> Iterato
 
 
 def _assigned(node: ast.ClassDef) -> Iterator[str]:
-    """Yield the names that the body of a class binds other than by a plain definition, also in a `try` or a tuple."""
+    """Yield names that a class body binds other than by a plain definition, also in a `try` or a tuple."""
     waiting: list[ast.AST] = [*node.body]
     while waiting:
         match waiting.pop():
@@ -222,7 +256,10 @@ def _bound(function: Function) -> Signature | None:
 
 
 def _narrower(ours: Signature, theirs: Signature) -> bool:
-    """Return whether an override may receive an argument that it does not accept, or lack one that it requires."""
+    """Return whether an override's signature is narrower than the base's.
+
+    It may receive an argument that it does not accept, or lack one that it requires.
+    """
     names = {parameter.name for parameter in ours.parameters}
     inherited = {parameter.name for parameter in theirs.parameters}
     lacking = not ours.more_keywords and bool(inherited - names)

@@ -1,4 +1,7 @@
-"""Names that the examined code replaces in another package: `patch("package.Class.method", ...)`, `Class.method = f`."""
+"""Names that the examined code replaces in another package.
+
+It does so with `patch("package.Class.method", ...)` or `Class.method = f`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ At = tuple[int, int]
 def paths_patched(node: ast.Call, reader: ValueReader, scope: Scope) -> Iterator[tuple[str, At]]:
     """Yield the dotted paths that a call of `mock.patch` replaces, each with the place where it is written.
 
-    A path may be a literal, a variable, or come from a loop over a table: `for path, new in TABLE: patch(path,
-    new)`.
+    A path may be a literal, a variable, or come from a loop over a table: `for path, new in TABLE:
+    patch(path, new)`.
     """
     if not node.args or reader.callee(node, scope) not in _PATCH or _creates(node):
         return
@@ -70,7 +73,8 @@ def _rows(tables: list[ast.expr | None]) -> Iterator[list[ast.expr]]:
 def functions_put(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
     """Yield the inner functions of a function that it only puts in place of others, each with that place.
 
-    It stores them as attributes, or hands them on with an owner and a name: `setattr(Class, "method", inner)`.
+    It stores them as attributes, or hands them on with an owner and a name: `setattr(Class, "method",
+    inner)`.
     """
     inner = {
         part.name for part in walk(node) if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))

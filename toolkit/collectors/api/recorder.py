@@ -1,4 +1,8 @@
-"""Records what one module uses: whether it exists, under which conditions it is reached, and what was read to find out."""
+"""Records what one module uses.
+
+For each use it records whether it exists, under which conditions it is reached, and what was read to find
+out.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
 class Scopes:
-    """Builds each scope once, on demand. `patched` are attribute names that the module sets on other packages' objects."""
+    """Builds each scope once, on demand.
+
+    `patched` are attribute names that the module sets on other packages' objects.
+    """
 
     def __init__(self, reader: ValueReader) -> None:
         self.reader = reader
@@ -81,7 +84,7 @@ class Scopes:
         return scope
 
     def constant(self, module: str, name: str) -> Value:
-        """Return the value of a name that is imported from another module of the examined tree, such as `vllm_version`."""
+        """Return the value of a name imported from another examined module, such as `vllm_version`."""
         reader = self.reader
         own = reader.sources.own_name(module) or ""
         file, other = reader.sources.file_of(own), reader.sources.module(own)

@@ -1,4 +1,4 @@
-"""Methods that are named by a string: `engine.collective_rpc("sleep")` makes every worker run its method `sleep`."""
+"""Methods named by a string: `engine.collective_rpc("sleep")` makes every worker run its method `sleep`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WRAPPERS = ("vllm.v1.worker.worker_base.WorkerWrapperBase", "vllm.worker.worker
 
 
 def senders(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """Return the functions of a module that send a name from their arguments: `collective_rpc` itself, and those that call it.
+    """Return a module's functions that send a name from their arguments: `collective_rpc` and its callers.
 
     `nodes` are all that the module holds.
     """
@@ -39,7 +39,7 @@ def senders(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 
 def called_name(node: ast.Call) -> str:
-    """Return the name of the callee; for a call through a Ray handle, `handle.name.remote(...)`, the name before `remote`."""
+    """Return the callee's name; for a Ray handle's `handle.name.remote(...)`, the name before `remote`."""
     function = node.func
     if (
         isinstance(function, ast.Attribute)
@@ -51,14 +51,17 @@ def called_name(node: ast.Call) -> str:
 
 
 def names_sent(node: ast.Call) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the literal method name in `collective_rpc("init_worker")`, however it is passed, and its position."""
+    """Yield the literal method name in `collective_rpc("init_worker")`, however passed, and its position."""
     for given in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "method")]:
         if isinstance(given, ast.Constant) and isinstance(given.value, str):
             yield given.value, (given.lineno, given.col_offset)
 
 
 def worker_has(sources: Sources, own: SourceTree, name: str) -> Answer:
-    """Return whether the workers can run a method of this name: vLLM's own, or a class that `own`, the examined tree, mixes in."""
+    """Return whether the workers can run a method of this name.
+
+    The method is vLLM's own, or one of a class that `own`, the examined tree, mixes in.
+    """
     found = [answer.definition for answer in map(sources.resolve, _WORKERS) if isinstance(answer, Present)]
     answers = [member(sources, worker, name) for worker in found if isinstance(worker, Class)]
     wrappers = [

@@ -25,19 +25,21 @@ _CLASS = re.compile(r"(?:HF|FSDP|Mcore|Megatron)?([A-Z]\w*?)Config")
 _OPEN = frozenset(
     {"Any", "DictConfig", "ListConfig", "Mapping", "None", "Optional", "Union", "config", "dict"}
 )
-# Parts of verl that a setting switches on, by the word that names them in keys, values, modules and variables.
+# Parts of verl that a setting switches on, by the word that names them in keys, values, modules and
+# variables.
 _FEATURES = ("fp8", "lora", "modelopt", "mtp", "qat", "replay", "torchao")
 # Layers that only some models have, and number formats of which a part supports several.
 _OF_SOME_MODELS = re.compile(r"moe|expert|w\d+a\d+|nvfp4")
 # Variables that a scheduler, Ray or verl itself sets for each process.
 _PER_PROCESS = re.compile(
-    r"(?:CUDA|HIP|ROCR|ASCEND|LOCAL|MASTER|NCCL|OMPI|PMI|RAY|SLURM|WG|TORCHELASTIC)_|(?:LOCAL_)?RANK|WORLD_SIZE"
+    r"(?:CUDA|HIP|ROCR|ASCEND|LOCAL|MASTER|NCCL|OMPI|PMI|RAY|SLURM|WG|TORCHELASTIC)_|(?:LOCAL_)?RANK"
+    r"|WORLD_SIZE"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsSection:
-    """A part of the configuration, by the dotted keys at which it may be found: the first with a value counts."""
+    """A part of the configuration, by the dotted keys where it may be; the first with a value counts."""
 
     homes: tuple[str, ...]
 
@@ -48,7 +50,10 @@ def is_true(key: str) -> str:
 
 
 def compares(key: str, op: type[ast.cmpop], constant: Any, *, key_is_left: bool) -> str:
-    """Return the name, in `Settings.consulted`, of the comparison of a key with a constant; "" if it cannot be written down."""
+    """Return the name, in `Settings.consulted`, of the comparison of a key with a constant.
+
+    The result is "" if the comparison cannot be written down.
+    """
     text = repr(constant)
     try:
         same = ast.literal_eval(text) == constant
@@ -59,12 +64,15 @@ def compares(key: str, op: type[ast.cmpop], constant: Any, *, key_is_left: bool)
 
 @dataclass(slots=True)
 class Settings:
-    """A composed configuration, and variables by name. `withheld` are variables that are set to unknown values.
+    """A composed configuration, and variables by name.
+
+    `withheld` are variables that are set to unknown values.
 
     `chosen`: they come from a launch script, and are not verl's defaults alone. `program` is the file that
     reads them, "" for verl's own trainer; `features` are the optional parts that the script switches on.
-    `consulted` are the keys and variables (`$NAME`) that were looked up. If only the truth of a key or its comparison with a
-    constant decided, that is what is noted, so that another value with the same answer changes nothing.
+    `consulted` are the keys and variables (`$NAME`) that were looked up. If only the truth of a key or its
+    comparison with a constant decided, that is what is noted, so that another value with the same answer
+    changes nothing.
     """
 
     tree: Mapping[str, Any] = field(default_factory=dict)
@@ -121,7 +129,10 @@ class Settings:
 
     @contextlib.contextmanager
     def for_good(self) -> Iterator[None]:
-        """Note what is consulted in this block in `consulted` itself, also within `apart`: the result is kept for later uses."""
+        """Note what is consulted in this block in `consulted` itself, also within `apart`.
+
+        The result is kept for later uses.
+        """
         before, self._aside = self._aside, None
         try:
             yield
@@ -148,12 +159,15 @@ class Settings:
         return repr(applied(_OPERATORS[op], *(values if side == "left" else reversed(values))))
 
     def leaves_out(self, module: str) -> bool:
-        """Return whether a module belongs to an optional part of verl that the launch script does not switch on."""
+        """Return whether a module belongs to an optional part of verl that the launch script leaves off."""
         parts = set(re.split(r"[._]", module.replace("replay_buffer", ""))).intersection(_FEATURES)
         return self.chosen and bool(parts) and parts.isdisjoint(self.features)
 
     def has_part(self, name: str) -> bool:
-        """Return whether a function's dotted name belongs to a part that the script switches on, and to every model's layers."""
+        """Return whether a function's dotted name belongs to a part that the script switches on.
+
+        It must also belong to every model's layers.
+        """
         words = set(re.split(r"[._]", name.lower()))
         return not words.isdisjoint(self.features) and not any(map(_OF_SOME_MODELS.search, words))
 
@@ -167,7 +181,7 @@ class Settings:
         return self.variables.get(name, default)
 
     def section_of(self, name: str, annotation: str, module: str) -> SettingsSection | None:
-        """Return the section that a parameter or attribute stands for, by its annotation or verl's name for it; None for any other."""
+        """Return the section of a parameter or attribute, by annotation or verl's name; None for others."""
         classes = [word for word in _WORD.findall(annotation) if word not in _OPEN]
         for word in classes:
             if homes := self._by_class().get(word):
@@ -180,7 +194,7 @@ class Settings:
         return self._called(match)
 
     def _whole(self, module: str) -> SettingsSection:
-        """Return the section that verl names just `config`: a worker's part in a worker, the whole in a trainer."""
+        """Return the section that verl calls `config`: a worker's part in a worker, all in a trainer."""
         in_rollout = ".workers.rollout" in module or ".sharding_manager" in module or ".utils.vllm" in module
         return SettingsSection((ROLLOUT, _SHARED, "") if in_rollout else ("", _SHARED))
 
@@ -193,7 +207,10 @@ class Settings:
         return None
 
     def _by_class(self) -> dict[str, tuple[str, ...]]:
-        """Return the sections of each configuration class named by `_target_`; only the actor's and rollout's if it has any."""
+        """Return the sections of each configuration class named by `_target_`.
+
+        If a class has sections of the actor and rollout, only those are returned.
+        """
         self.note([_TARGETS])
         if self._classes is None:
             found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Keywords that reach a call through a dict: `f(**kwargs)` after `kwargs = {...}` and `kwargs["name"] = value`."""
+"""Keywords that reach a call by a dict: `f(**kwargs)` after `kwargs = {...}` and `kwargs["name"] = value`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Spreads:
                 yield from self.held(name, context)
 
     def held(self, name: str, context: Context) -> Iterator[Placed]:
-        """Yield the entries of a variable bound to a dict, or to several dicts each made from the one before."""
+        """Yield the entries of a variable bound to a dict, or to several, each made from the one before."""
         home = context.scope.find(name)
         if home is None or any(entry.expression is None for entry in home[1]):
             return

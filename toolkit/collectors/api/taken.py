@@ -20,7 +20,7 @@ _Uses = TypeVar("_Uses", bound=ApiUses)
 
 
 def paths_taken(configuration: Configuration | Unknown) -> frozenset[str] | None:
-    """Return the paths that the job takes; None without a launch script, or if its configuration does not decide.
+    """Return the job's paths; None without a launch script, or if its configuration does not decide.
 
     A job without a rollout section, such as supervised fine-tuning, takes none of them.
     """

@@ -1,4 +1,4 @@
-"""Comparison of a verl tree with a library's tree: each use that verl makes of it, on which path, and whether it exists."""
+"""Comparison of a verl tree with a library's: each use, on which path, and whether it exists."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ _MOST_STARS = 3
 _BOUND = rb"(?m)^(?:(?:async )?def |class |from [^\n]*|import [^\n]*)?\b%b\b"
 # Ways in which a module may have names that reading does not reveal.
 _OTHERWISE_BOUND = re.compile(
-    rb"__getattr__(?!\(self\b)|\b(?:globals|locals|vars)\(\)|\bexec\(|\bsys\.modules\b|\bimport_module\(__name__|\bgetmodule\("
+    rb"__getattr__(?!\(self\b)|\b(?:globals|locals|vars)\(\)|\bexec\(|\bsys\.modules\b"
+    rb"|\bimport_module\(__name__|\bgetmodule\("
 )
 # Kinds of break that occur when the function is run. The other kinds concern whole classes.
 _CALLED = frozenset(
@@ -80,7 +81,7 @@ def read_trees(
     python: str = "",
     around: Surroundings = Surroundings(),  # noqa: B008 - it is frozen
 ) -> _Answer | Unknown:
-    """Compare a verl tree with the tree of a rollout's library, on that rollout's paths; the result is a `fact`.
+    """Compare a verl tree with a rollout library's tree, on that rollout's paths; the result is a `fact`.
 
     `python` is the version that will run them, "" if unknown.
     """
@@ -157,10 +158,17 @@ def _inside(library: Tree, found: list[ApiUse], beside: Iterable[Tree]) -> Itera
     for miss in misses_inside(trees[0], starts, trees[1:]) if starts else ():
         other = others.get(re.split("[.:]", miss.name, maxsplit=1)[0], library)
         yield ApiUse(
-            miss.path, miss.line, "inside", miss.name, "missing", "import", miss.paths,
-            reason=f"{miss.reason} in {other.module} {other.version}".rstrip(), read_from=miss.read_from,
+            miss.path,
+            miss.line,
+            "inside",
+            miss.name,
+            "missing",
+            "import",
+            miss.paths,
+            reason=f"{miss.reason} in {other.module} {other.version}".rstrip(),
+            read_from=miss.read_from,
             column=miss.column,
-        )  # fmt: skip
+        )
 
 
 def _package(use: ApiUse) -> str:
@@ -185,7 +193,7 @@ def _answer(
 
 
 def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
-    """Yield the modules of verl that are unreadable or missing, each once, with the paths that fail as a result."""
+    """Yield unreadable or missing modules of verl, each once, with the paths that fail as a result."""
     loaded = {
         name: tuple(path for path in reached if name in reached[path].modules)
         for name in sorted({name for part in reached.values() for name in part.modules})
@@ -266,12 +274,15 @@ class _Reading:
 
     @property
     def strategy(self) -> str:
-        """The training strategy of the actors, as far as it selects modules: the rest of them use those of FSDP."""
+        """The actors' training strategy, as far as it selects modules: all other strategies use FSDP's."""
         settings = self.around.settings
         return "megatron" if settings is not None and settings.is_equal(_STRATEGY, "megatron") else "fsdp"
 
     def rollouts(self, library: str) -> dict[str, tuple[str, ...]] | Unknown:
-        """Return the modules with which the paths of this library's rollout begin. Absent if verl has no such rollout."""
+        """Return the modules with which the paths of this library's rollout begin.
+
+        Absent if verl has no such rollout.
+        """
         begin = rollout_entries(
             self.verl, self.tree, lambda name: self.imported_at(name) is not None, library, self.strategy
         )
@@ -286,7 +297,10 @@ class _Reading:
         return parsed[0] if parsed else None
 
     def uses(self, name: str) -> Uses | None:
-        """Return the uses of a verl module, read once. If it mentions no library, only its imports are read."""
+        """Return the uses of a verl module, read once.
+
+        If it mentions no library, only its imports are read.
+        """
         if name not in self.read:
             parsed, file = self._parsed(name), self.verl.locate(name)
             if parsed is None or file is None:
@@ -406,7 +420,7 @@ class _Reading:
         return private or self.is_unbound(star, name, stars - 1)
 
     def lacks(self, name: str) -> Unread | None:
-        """Return the place where verl imports or registers a missing module of its own; None for any other."""
+        """Return where verl imports or registers a missing module of its own; None for any other."""
         above = name.rpartition(".")[0]
         if not self._is_missing(name) or may_be_built(name.rpartition(".")[2]) or self._is_missing(above):
             return None
@@ -423,7 +437,7 @@ class _Reading:
         return self.verl.own_name(name) == name and self.verl.locate(name) is None
 
     def imported_at(self, name: str) -> Unread | None:
-        """Return the place where any module of verl imports a missing module or something below it, searched in all files."""
+        """Return where verl imports a missing module or something below it, searching all its files."""
         for path in self.verl.files():
             source, own = read(path), self.verl.name_of(path)
             if isinstance(source, Unreadable) or not own or name.rpartition(".")[2].encode() not in source:
@@ -517,7 +531,8 @@ def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterato
             plain = called == f"{use.unit.rpartition('.')[2]}() is called"
             switched_on = settings is not None and settings.has_part(f"{uses.module}.{use.unit}")
             if plain and switched_on and _is_mentioned(use.unit, uses, frozenset({use.unit})):
-                called = ""  # the part that the script switches on calls it, or puts it in place of a function of vLLM
+                # The part that the script switches on calls it, or puts it in place of a function of vLLM.
+                called = ""
                 certain = loaded if not use.when else ()
             when, off = " and ".join(filter(None, (called, when))), off or never
         for module in use.unread if not use.guard else ():
@@ -527,7 +542,10 @@ def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterato
 
 
 def _is_mentioned(unit: str, uses: Uses, seen: frozenset[str]) -> bool:
-    """Return whether a function is mentioned in its module, other than by itself and by what only other releases reach."""
+    """Return whether a function is mentioned in its module, other than by itself.
+
+    Mentions by code that only other releases reach do not count either.
+    """
     if not unit:
         return True
     name = unit.rpartition(".")[2]

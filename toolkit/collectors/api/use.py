@@ -26,9 +26,9 @@ class Use:
     """A single use. `unit` is the function or method that contains it ("" at module level).
 
     `kind` is "import", "attribute", "store", "keyword", "positional", "meaning", "required" or, for rules to
-    come, "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss. `unread`
-    are modules that an import needs and that could not be read. `lacks` is what is missing: the whole "module",
-    or a "name" in it.
+    come, "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss.
+    `unread` are modules that an import needs and that could not be read. `lacks` is what is missing: the
+    whole "module", or a "name" in it.
     """
 
     kind: str
@@ -69,8 +69,8 @@ class Uses:
     `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions
     around it. `sent` are the names of methods that each unit has workers run, as in
     `collective_rpc("init_worker")`. `units` maps each function or method to its class, if it has one. `dead`
-    are functions mentioned here only where the two trees show that the code is not reached, or below a test of
-    vLLM that they leave open. `patched` are the names that the module sets on classes and modules of the
+    are functions mentioned here only where the two trees show that the code is not reached, or below a test
+    of vLLM that they leave open. `patched` are the names that the module sets on classes and modules of the
     examined packages. `off` are the conditions, each with its unit, that the job's settings do not meet.
     """
 
@@ -91,8 +91,8 @@ class Uses:
 class Context:
     """The context of the statement being read.
 
-    `ruled_out` is the test by which verl distinguishes this release from others; `narrowed` holds the subjects
-    of `isinstance` tests.
+    `ruled_out` is the test by which verl distinguishes this release from others; `narrowed` holds the
+    subjects of `isinstance` tests.
     """
 
     scope: Scope
@@ -105,7 +105,10 @@ class Context:
     narrowed: frozenset[str] = frozenset()
 
     def settled(self, test: ast.expr, verdict: Verdict) -> Context:
-        """Return the context below a condition that the trees decide: what verl raises there is meant for this release."""
+        """Return the context below a condition that the trees decide.
+
+        What verl raises there is meant for this release.
+        """
         condition = text_of(test) if verdict.probe and rules_out(test) else ""
         return replace(self, ruled_out=condition) if condition else self
 
@@ -146,7 +149,7 @@ class Context:
         return ""
 
     def passed_by(self, answer: object) -> str:
-        """A description of the enclosing handler that expects a failed import but does not catch this error."""
+        """The enclosing handler that expects a failed import but does not catch this error, as text."""
         error = error_of("import", answer)
         around = (handler for handlers in reversed(self.handlers) for handler in handlers)
         meant = (

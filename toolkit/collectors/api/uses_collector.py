@@ -1,4 +1,4 @@
-"""Collects what verl uses of other libraries by reading both source trees, in a separate process if they are large."""
+"""Collects verl's uses of other libraries from both source trees, in a separate process if they are large."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from verl_doctor.toolkit.system.run_in_child import in_child
 R = TypeVar("R")
 
 
-# The other engines for rollouts, and the packages from which vLLM's own modules import names that come and go.
+# The other engines for rollouts, and the packages from which vLLM's own modules import names that come and
+# go.
 _ENGINES = frozenset({"sglang"})
 
 
@@ -58,7 +59,7 @@ def vllm_uses(
     variables: JobVariables | Unknown,
     machine: Machine,
 ) -> VllmUses | Unknown:
-    """Read the verl tree that the job would import, and those modules of vLLM that it uses on the job's paths."""
+    """Read the verl tree that the job would import, and the vLLM modules that it uses on the job's paths."""
     pair = (verl.imported, vllm.tree)
     python = "" if isinstance(interpreter, Unknown) else interpreter.version
     called = "" if vllm.distribution == pair[1].module else vllm.distribution
@@ -116,7 +117,10 @@ def _remembered(
     listings: Listings,
     settings: Settings,
 ) -> VllmUses | Unknown:
-    """Like `remembered`, for a job with the same answers to what was consulted when an earlier result for the two trees was read."""
+    """Like `remembered`, for a job with the same answers to what an earlier result consulted.
+
+    The earlier result is for the two trees.
+    """
     job = (bool(settings.tree), settings.chosen, settings.program, settings.features)
     trees = key_of((about, job), places, listings)
     known = recall(ConsultedSettings, trees) or ConsultedSettings()

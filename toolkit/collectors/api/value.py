@@ -41,10 +41,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of `re.match(pattern, version)`, read by `.group(1)`: the version, perhaps without its suffix.
+    """The result of `re.match(pattern, version)`, read by `.group(1)`: a version, perhaps without suffix.
 
-    verl extracts numbers from a version to compare releases (on ROCm, where it ends in "+rocm624"). None of its
-    comparisons distinguishes the two, so this stands for the version itself.
+    verl extracts numbers from a version to compare releases (on ROCm, where it ends in "+rocm624"). None of
+    its comparisons distinguishes the two, so this stands for the version itself.
     """
 
     version: str
@@ -86,7 +86,7 @@ Value = Definition | Instance | Bound | Probe | Found | SelfOf | str | Version |
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One way in which a scope binds a name: an expression, an annotation's text, an import, or something else.
+    """One way a scope binds a name: by an expression, an annotation's text, an import, or something else.
 
     `loop` is target and subject of the loop that binds it.
     """
@@ -132,7 +132,8 @@ class Surroundings:
 
     `engines` are the other installed rollout engines ("sglang"), None if not checked. `called` is the name
     under which the library is installed, if verl looks it up by another. `beside` are trees of packages from
-    which the library itself imports, `settings` the job's. `python` is the version that runs them, "" if unknown.
+    which the library itself imports, `settings` the job's. `python` is the version that runs them, "" if
+    unknown.
     """
 
     engines: frozenset[str] | None = frozenset()

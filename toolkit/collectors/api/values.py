@@ -1,4 +1,4 @@
-"""What an expression of the examined code stands for, as far as reading shows: a class, an instance, a version.
+"""What an examined expression stands for, as far as reading shows: a class, an instance, a version.
 
 None means unknown. `GONE` means that the expression names something that does not exist, so that code which
 tries two places is judged by the existing one.
@@ -53,7 +53,10 @@ _CONTAINERS = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 
 
 class ValueReader:
-    """Infers values within one module. `versions` are those of the packages whose uses are read, "" if unknown."""
+    """Infers values within one module.
+
+    `versions` are those of the packages whose uses are read, "" if unknown.
+    """
 
     def __init__(
         self,
@@ -90,7 +93,10 @@ class ValueReader:
         return False
 
     def value(self, node: ast.expr | None, scope: Scope, *, awaited: bool = False) -> Value:
-        """Return the value of the expression. Expressions that depend on themselves or are nested too deeply are unknown."""
+        """Return the value of the expression.
+
+        Expressions that depend on themselves or are nested too deeply are unknown.
+        """
         if node is None or len(self._active) > _DEEPEST:
             return None
         if id(node) in self._active:
@@ -147,7 +153,7 @@ class ValueReader:
         return self.value(node, scope)
 
     def words(self, node: ast.expr, scope: Scope) -> str:
-        """Return the string that an expression evaluates to: in an f-string, known values are filled in, others stay as names."""
+        """Return an expression's string; in an f-string, known values are filled in, others stay as names."""
         match node:
             case ast.Constant(value=str(text)):
                 return text
@@ -224,7 +230,7 @@ class ValueReader:
         return None
 
     def class_of(self, local: LocalClass) -> Class | None:
-        """Return the `Class` for a class of the examined module, if it is defined at the module's top level."""
+        """Return the `Class` for a class of the examined module, if defined at the module's top level."""
         found = _definition(self.sources.member(self.module, local.node.name))
         return found if isinstance(found, Class) and found.line == local.node.lineno else None
 
@@ -296,7 +302,10 @@ class ValueReader:
         return None
 
     def _stored(self, local: LocalClass, name: str, seen: set[int]) -> Value:
-        """Return the type of `self.name`: all assignments in the class and in its bases in this module must agree."""
+        """Return the type of `self.name`.
+
+        All assignments in the class and in its bases in this module must agree.
+        """
         if id(local) in seen:
             return None
         seen.add(id(local))
@@ -352,7 +361,10 @@ class ValueReader:
         return None
 
     def module_named(self, node: ast.Call, scope: Scope) -> str | None:
-        """Return the module that `importlib.import_module("package.module")` or `__import__` imports, None for any other call."""
+        """Return the module that a call imports; None for any other call.
+
+        It is imported by `importlib.import_module("package.module")` or `__import__`.
+        """
         callee = self.value(node.func, scope)
         by_function = isinstance(callee, External) and callee.dotted == "importlib.import_module"
         if (by_function and len(node.args) == 1) or (_is_built_in(node, scope) and node.args):
@@ -415,7 +427,10 @@ class ValueReader:
 
 
 def _numbers(pattern: Value, text: Value) -> Found | None:
-    """Return the result of a search in a version. The pattern is not run: it comes from the examined sources."""
+    """Return the result of a search in a version.
+
+    The pattern is not run: it comes from the examined sources.
+    """
     if isinstance(pattern, str) and isinstance(text, str) and _TAKES_NUMBERS.match(pattern):
         return Found(text)
     return None
@@ -473,7 +488,10 @@ def _definition(answer: Answer | None) -> Value:
 
 
 def _agreed(values: Iterable[Value]) -> Value:
-    """Return the value on which all bindings of a name agree. Bindings to names that do not exist here are ignored."""
+    """Return the value on which all bindings of a name agree.
+
+    Bindings to names that do not exist here are ignored.
+    """
     agreed: Value = None
     for value in values:
         if value is None:

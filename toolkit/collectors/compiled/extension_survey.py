@@ -1,4 +1,4 @@
-"""Simulates the loader for each compiled file of the installed packages, in a process that has loaded torch."""
+"""Simulates the loader for each compiled file of the installed packages, in a process that loaded torch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _LIBRARIES = ("torch", "torch_cpu", "torch_cuda", "c10", "c10_cuda", "torch_pyth
 
 
 def start_process(loader: Loader, memory: ElfMemory, sys_path: Iterable[str]) -> Process:
-    """Return a process with the interpreter alone, and the folders where torch searches for CUDA libraries that the loader does not find."""
+    """Return a process with the interpreter alone, and torch's search folders for CUDA libraries.
+
+    In these folders, torch searches for the libraries that the loader does not find.
+    """
     process = Process(loader, memory, fallback=tuple(_nvidia_folders(sys_path)))
     closure = process.load(loader.program.path)
     process.everybody += [*closure.paths, loader.header.interpreter]
@@ -71,8 +74,9 @@ _SIMILAR = 4
 # Libraries of torch, of CUDA, and of the X and GL systems that server images lack: files that need them are
 # examined.
 _INFORMATIVE = re.compile(
-    r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl|nvrtc|nvJitLink|nvshmem"
-    r"|nvToolsExt|nvjpeg|nvidia|numa|ibverbs|rdmacm|mlx|GL|EGL|SM\.|ICE\.|Xext|Xrender|gthread|glib)[\w-]*\.so"
+    r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl"
+    r"|nvrtc|nvJitLink|nvshmem|nvToolsExt|nvjpeg|nvidia|numa|ibverbs|rdmacm|mlx|GL|EGL|SM\.|ICE\.|Xext"
+    r"|Xrender|gthread|glib)[\w-]*\.so"
 )
 _OF_TORCH = re.compile(r"/lib(?:torch|c10)[\w-]*\.so$")
 _CUDA = re.compile(r"lib(?:cu[a-z]|c10_cuda|torch_cuda|nccl|nvrtc|nvJitLink|nvshmem)")
@@ -88,7 +92,10 @@ _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
 # Files of one package that differ only in these parts are made for different machines; one of them is loaded.
 _VARIANT = re.compile(
-    r"[-_]?(?:AVX\d*|AMX|cpu|cuda\d*|cu\d+|xpu|hip|rocm\d*|torch\d+)(?=[-_.])|(?:_\d+){2,3}(?=\.)|(?<=[a-z_])\d+(?=\.)",
+    (
+        r"[-_]?(?:AVX\d*|AMX|cpu|cuda\d*|cu\d+|xpu|hip|rocm\d*|torch\d+)(?=[-_.])|(?:_\d+){2,3}(?=\.)|(?<="
+        r"[a-z_])\d+(?=\.)"
+    ),
     re.IGNORECASE,
 )
 # nixl_ep_cpp_torch213.cpython-312-x86_64-linux-gnu.so is for torch 2.13.
@@ -214,7 +221,10 @@ class _Survey:
         )
 
     def _missing_libraries(self, closure: Closure) -> Iterator[MissingLibrary]:
-        """Libraries that are not found. As a rule, a library of another package is loaded by that package's own code."""
+        """Libraries that are not found.
+
+        As a rule, a library of another package is loaded by that package's own code.
+        """
         for name, requirer in closure.missing:
             if _DRIVER.match(name):
                 continue
@@ -223,7 +233,9 @@ class _Survey:
                 yield MissingLibrary(name, requirer, copies[0] if copies else "")
 
     def _unresolved(self, path: str, distribution: Distribution, closure: Closure) -> tuple[Undefined, ...]:
-        """Symbols exported neither by its dependencies, nor by torch, nor by what its package may load before it.
+        """Symbols exported neither by the file's dependencies, nor by torch, nor by earlier files.
+
+        Earlier files are those that its package may load before it.
 
         The driver's functions are left out, see `_DRIVER`.
         """
@@ -236,7 +248,7 @@ class _Survey:
         return tuple(symbol for symbol in known if not _DRIVER_SYMBOL.match(symbol.name))
 
     def _may_be_loaded(self, path: str, distribution: Distribution, closure: Closure) -> list[str]:
-        """Files that the package's own code may load before this one: its other files, NVIDIA's, and those that it names."""
+        """Files that the package's code may load before this: its other files, NVIDIA's, those it names."""
         site = str(Path(distribution.location).parent)
         top = path.removeprefix(f"{site}/").partition("/")[0]
         family = _family(distribution.name)
@@ -328,12 +340,18 @@ class _Survey:
 
 
 def _family(name: str) -> str:
-    """Return the name shared by distributions of one project: transformer-engine-cu12 and transformer-engine-torch."""
+    """Return the name shared by distributions of one project.
+
+    Examples are transformer-engine-cu12 and transformer-engine-torch.
+    """
     return "-".join(name.split("-")[:2])
 
 
 def _expected_of(symbol: Undefined, libraries: Iterable[str]) -> str:
-    """Return the CUDA library to which a function seems to belong: `ncclCommInitRank` to libnccl, `cudaMalloc` to libcudart."""
+    """Return the CUDA library to which a function seems to belong.
+
+    For example, `ncclCommInitRank` belongs to libnccl, and `cudaMalloc` to libcudart.
+    """
     plain = symbol.name.lstrip("_").lower()
     for path in libraries:
         name = os.path.basename(path)  # noqa: PTH119 - a name, no path
@@ -351,7 +369,7 @@ def _without_variant(path: str) -> str:
 
 
 def _built_for(distribution: Distribution) -> str:
-    """Return the torch that a package was built for: pinned as a requirement, or named in the local part of its version."""
+    """Return the torch a package was built for: pinned as a requirement, or in its version's local part."""
     local = _LOCAL_TORCH.search(distribution.version.partition("+")[2])
     pins = (
         _PINNED_TORCH.match(requirement)

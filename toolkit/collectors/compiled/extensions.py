@@ -1,4 +1,4 @@
-"""The compiled files of the installed packages, and what prevents loading each into a process with this torch."""
+"""The installed packages' compiled files, and what prevents loading each in a process with this torch."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class MissingSymbol:
     """A symbol that no library exports, as it is written in the file and demangled.
 
     `similar` are demangled symbols of the installed torch with the same name and other parameters.
-    `expected_of` is the library that would be loaded and that should have it, judging by its name: it is older
-    or newer than intended.
+    `expected_of` is the library that would be loaded and that should have it, judging by its name: it is
+    older or newer than intended.
     """
 
     name: str
@@ -36,8 +36,8 @@ class MissingSymbol:
 class MissingVersion:
     """A symbol version, such as GLIBCXX_3.4.30, that the library that would be loaded does not define.
 
-    `newest` is the highest version of the same name that it defines, `defined_by` another file on the loader's
-    path that has it.
+    `newest` is the highest version of the same name that it defines, `defined_by` another file on the
+    loader's path that has it.
     """
 
     version: str
@@ -53,10 +53,10 @@ class Extension:
 
     `machine` is the processor that it is for. `problem` names this file or a dependency, and why no process
     here loads it. `missing_symbols` are the first of `symbols_missing`. `cuda`: it needs a library of CUDA or
-    of torch's CUDA part, and `cuda_runtimes` are the runtime libraries that it names itself. `built_for_torch`
-    is the version that its package was built for, "" if not stated, and `before_torch`: it was installed before
-    the present torch. `instead` is a loadable file of the same package that differs only in the CUDA, the
-    processor or the FFmpeg that it is for.
+    of torch's CUDA part, and `cuda_runtimes` are the runtime libraries that it names itself.
+    `built_for_torch` is the version that its package was built for, "" if not stated, and `before_torch`: it
+    was installed before the present torch. `instead` is a loadable file of the same package that differs only
+    in the CUDA, the processor or the FFmpeg that it is for.
     """
 
     path: str
@@ -83,7 +83,10 @@ class Extension:
 
 @dataclass(frozen=True)
 class Extensions:
-    """The files that need torch or CUDA, and any others that lack something. `looked_at` counts all compiled files."""
+    """The files that need torch or CUDA, and any others that lack something.
+
+    `looked_at` counts all compiled files.
+    """
 
     extensions: tuple[Extension, ...]
     looked_at: int

@@ -22,7 +22,10 @@ def extensions(
     variables: Variables,
     job: JobVariables,
 ) -> Extensions | Unknown:
-    """Simulate the loader for each compiled file, as the job starts it, after everything that `import torch` loads."""
+    """Simulate the loader for each compiled file, as the job starts it.
+
+    Before that, everything that `import torch` loads is loaded.
+    """
     if interpreter.system != "Linux":
         return Absent(f"this is {interpreter.system}")
     from verl_doctor.toolkit.collectors.compiled.extension_survey import survey  # noqa: PLC0415 - a long reader, for Linux alone

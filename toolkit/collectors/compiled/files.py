@@ -1,4 +1,4 @@
-"""The compiled files of the installed distributions: those listed in RECORD, or found next to their sources."""
+"""The installed distributions' compiled files: listed in RECORD, or found next to their sources."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def compiled_files(
 def stray_modules(
     sites: Iterable[str], distributions: Iterable[Distribution]
 ) -> Iterator[tuple[str, Distribution]]:
-    """Yield modules next to the packages, left by a local build, with the distribution they seem to belong to."""
+    """Yield modules next to the packages that a local build left.
+
+    With each comes the distribution that it seems to belong to.
+    """
     owners = sorted(distributions, key=lambda distribution: len(distribution.name), reverse=True)
     for site in sites:
         for path in sorted(Path(site).glob("*.so")):
@@ -56,7 +59,7 @@ def stray_modules(
 
 
 def _found(distribution: Distribution) -> Iterator[str]:
-    """Yield the files next to the sources of an editable installation, or in the packages of one without RECORD."""
+    """Yield files next to an editable installation's sources, or in the packages of one without RECORD."""
     source = _source(distribution)
     if source:
         roots = [Path(source)]

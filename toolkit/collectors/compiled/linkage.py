@@ -1,4 +1,4 @@
-"""Symbol resolution between the libraries of a Python process with torch: the loader's work, without loading anything.
+"""Symbol resolution among libraries of a Python process with torch: the loader's work, without loading.
 
 A library finds a symbol in the global scope (the interpreter, and what torch loads with RTLD_GLOBAL), then in
 itself and its dependencies, breadth first. A name that is already loaded is not searched again (ld.so(8),
@@ -31,8 +31,8 @@ class Closure:
 class Process:
     """The libraries of a process: those already loaded, by the names under which they are requested.
 
-    `everybody` is the global scope, visible to all libraries. `fallback` are folders that torch itself searches
-    for what the loader does not find.
+    `everybody` is the global scope, visible to all libraries. `fallback` are folders that torch itself
+    searches for what the loader does not find.
     """
 
     loader: Loader
@@ -51,7 +51,7 @@ class Process:
         return closure
 
     def closure(self, path: str, loaded: dict[str, str] | None = None) -> Closure:
-        """Return the libraries that would be loaded with a library, by a process that has loaded the same as this one."""
+        """Return the libraries loaded with a library by a process that has loaded the same as this one."""
         known = dict(self.loaded if loaded is None else loaded)
         self._enter(known, path)
         paths, missing = [path], []
@@ -76,7 +76,7 @@ class Process:
         return Closure(tuple(paths), tuple(missing))
 
     def unresolved(self, path: str, closure: Closure, more: Iterable[str] = ()) -> tuple[Undefined, ...]:
-        """Return the symbols that a library requires and that neither its closure nor the global scope exports.
+        """Return a library's required symbols that neither its closure nor the global scope exports.
 
         `more` are further libraries that may already be loaded: what they export is not missing.
         """

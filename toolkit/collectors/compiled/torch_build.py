@@ -35,7 +35,7 @@ class TorchBuild:
 
 @collector(kept=True)
 def torch_build(interpreter: Interpreter) -> TorchBuild | Unknown:
-    """Read torch/version.py and the exports of libc10.so, in the first folder on the path that has a torch."""
+    """Read torch/version.py and libc10.so's exports in the first folder on the path that has a torch."""
     folder = next(
         (f"{site}/torch" for site in interpreter.sys_path if os.path.isfile(f"{site}/torch/__init__.py")), ""
     )

@@ -12,10 +12,12 @@ _MOST = 500  # names of a folder that are compared
 
 
 def beside(path: Path, folders: Iterable[Path]) -> str:
-    """Return the only file of the same name in these folders, or of a similar name in the path's own folder; "" if there is none.
+    """Return the only file of the same or a similar name; "" if there is none.
 
-    Similar are also a name of which the path has only the beginning (`val.parquet`, `validation.parquet`), and one whose
-    extension begins like the path's (`.parq`, `.parquet`).
+    A file of the same name is in these folders, one of a similar name in the path's own folder.
+
+    Similar are also a name of which the path has only the beginning (`val.parquet`, `validation.parquet`),
+    and one whose extension begins like the path's (`.parq`, `.parquet`).
     """
     here = {str(folder / path.name) for folder in folders if os.path.isfile(folder / path.name)} - {str(path)}
     if here:
@@ -39,7 +41,9 @@ def _begins(suffix: str, other: str) -> bool:
 
 
 def model_beside(folder: Path) -> str:
-    """Return the only model below a folder that holds none itself, or of a similar name next to a missing one; "" if there is none.
+    """Return the only model below or next to a folder; "" if there is none.
+
+    It is below a folder that holds none itself, or has a similar name next to a missing folder.
 
     For one of a model's files, it is that model.
     """
@@ -54,7 +58,7 @@ def model_beside(folder: Path) -> str:
 
 
 def _models(folder: Path) -> list[Path]:
-    """Return the folders in a folder that hold a model's configuration; none if it has too many entries to compare."""
+    """Return a folder's folders with a model's configuration; none if it has too many entries to compare."""
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
     except OSError:

@@ -1,4 +1,4 @@
-"""What the classes that verl makes of the configuration's sections declare about the keys that the launch script sets."""
+"""What classes that verl makes of configuration sections declare about the launch script's keys."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ class Refused:
 
 @dataclass(frozen=True)
 class ConfigClasses:
-    """The appended keys that verl's classes do not accept, and the types that they declare, where a value has another type than its default.
+    """The appended keys that verl's classes do not accept, and the types that they declare.
 
-    Undecided keys are left out. `declared` are the names of types by key ("str", "float", "None"). `unread` are those of these
-    keys that no code of verl seems to read, but for that of other training engines. `converted` are the declared types of the keys
-    that the rollout's server converts to them, which refuses any other value, null included. `calculated` are keys that are null, each
-    with the source that uses it without a check.
+    The types are given where a value has another type than its default.
+
+    Undecided keys are left out. `declared` are the names of types by key ("str", "float", "None"). `unread`
+    are those of these keys that no code of verl seems to read, but for that of other training engines.
+    `converted` are the declared types of the keys that the rollout's server converts to them, which refuses
+    any other value, null included. `calculated` are keys that are null, each with the source that uses it
+    without a check.
     """
 
     refused: tuple[Refused, ...] = ()

@@ -12,7 +12,10 @@ from verl_doctor.toolkit.facts import collector
 
 @collector(kept=True)
 def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClasses:
-    """Look up the classes in verl's sources. `_target_` names the class of a section; only some are ever instantiated."""
+    """Look up the classes in verl's sources.
+
+    `_target_` names the class of a section; only some are ever instantiated.
+    """
     from verl_doctor.toolkit.collectors.configuration.hydra_fields import (  # noqa: PLC0415 - only where a configuration was composed
         converted_keys,
         declared_types,

@@ -1,4 +1,4 @@
-"""The configuration of the job: verl's own tree, composed as by Hydra, with the launch script's overrides applied."""
+"""The job's configuration: verl's tree composed as by Hydra, with the launch script's overrides applied."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _LARGEST = 10**15
 class OverrideWord:
     """A word of the command line as an override: what it requests, and the outcome.
 
-    `sign` is "", "+", "++" or "~". `value` is a Python value, or `UNDETERMINED_VALUE` if reading cannot determine it.
-    `why` describes briefly where the word stops being a valid override. `fate` is "not told" if not even its
-    key is known, and "chosen" if `key` is a group of files and `value` names one of them. A `conditional` word
-    may be absent, so the value of its key is unknown. `foreseen`: verl's sources compare the key with exactly
-    this string.
+    `sign` is "", "+", "++" or "~". `value` is a Python value, or `UNDETERMINED_VALUE` if reading cannot
+    determine it. `why` describes briefly where the word stops being a valid override. `fate` is "not told" if
+    not even its key is known, and "chosen" if `key` is a group of files and `value` names one of them. A
+    `conditional` word may be absent, so the value of its key is unknown. `foreseen`: verl's sources compare
+    the key with exactly this string.
     """
 
     text: str
@@ -57,17 +57,18 @@ class OverrideWord:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The configuration that the program will receive: `before` is the tree without the overrides, `after` with them.
+    """The configuration for the program: `before` is the tree without overrides, `after` with them.
 
-    `name` is the primary file, `folder` the first that is searched for it, `program` the file that reads it. `added_folder` is that
-    of `--config-dir`, which Hydra searches last, "" if there is none.
-    `origins` map each key of verl's tree to the place of its definition, relative to `folder` if below it.
-    `deprecated` are the comments of keys that verl's own files call deprecated. `refused` is why Hydra would
-    not compose it; the trees are empty then, and `missing_folder` is a folder on its search path that does not
-    exist here; `looked_here` if that depends on where the job starts. `missing_option` is the file of a chosen
-    option that does not exist ("model_engine/fsdp"), `options` are those that its group has. `verl` is the
-    version of the tree. `added` are keys of the user's own files that verl's files do not set. `own_parts`: the program is not
-    verl's, and may have a trainer, workers or a data set of its own, to which verl's conditions do not apply.
+    `name` is the primary file, `folder` the first that is searched for it, `program` the file that reads it.
+    `added_folder` is that of `--config-dir`, which Hydra searches last, "" if there is none. `origins` map
+    each key of verl's tree to the place of its definition, relative to `folder` if below it. `deprecated` are
+    the comments of keys that verl's own files call deprecated. `refused` is why Hydra would not compose it;
+    the trees are empty then, and `missing_folder` is a folder on its search path that does not exist here;
+    `looked_here` if that depends on where the job starts. `missing_option` is the file of a chosen option
+    that does not exist ("model_engine/fsdp"), `options` are those that its group has. `verl` is the version
+    of the tree. `added` are keys of the user's own files that verl's files do not set. `own_parts`: the
+    program is not verl's, and may have a trainer, workers or a data set of its own, to which verl's
+    conditions do not apply.
     """
 
     program: str
@@ -95,7 +96,7 @@ class Configuration:
 
     @property
     def unknown_word(self) -> OverrideWord | None:
-        """The first word of the command, or line of the program, that may set any key: reading cannot determine it."""
+        """The first command word or program line that may set any key, which reading cannot determine."""
         return next((override for override in self.overrides if override.fate == "not told"), None)
 
     @property
@@ -118,7 +119,10 @@ class Configuration:
         return lookup(self.before, key)
 
     def own_line(self, key: str) -> tuple[str, int] | None:
-        """Return the line of the user's own file that sets a key; None if verl's files do, or if the program is not verl's."""
+        """Return the line of the user's own file that sets a key.
+
+        The result is None if verl's files set it, or if the program is not verl's.
+        """
         place, _, line = self.origins.get(key, "").rpartition(":")
         before, inside, _ = self.program.rpartition("/verl/trainer/")
         path = f"{self.folder}/{place}" if not place.startswith("/") else place
@@ -127,7 +131,7 @@ class Configuration:
         return path, int(line)
 
     def number(self, key: str) -> int | float | None:
-        """Return the value if it is a number that rules can calculate with: not infinite, nor beyond 10**15."""
+        """Return the value if rules can calculate with it: a number not infinite, nor beyond 10**15."""
         value = self.get(key)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return value if is_number and abs(value) <= _LARGEST else None
@@ -169,7 +173,10 @@ def as_far_as_known(tree: Mapping[str, Any], words: Sequence[OverrideWord]) -> M
 
 
 def _with_unknown_defaults(tree: Any, known: Collection[str], path: str = "") -> Any:
-    """Return the tree with `UNDETERMINED_VALUE` where an unknown word may have replaced a default; the keys of Hydra and of classes stay."""
+    """Return the tree with `UNDETERMINED_VALUE` where an unknown word may have replaced a default.
+
+    The keys of Hydra and of classes stay.
+    """
     if path in known or path.rpartition(".")[2].startswith("_"):
         return tree
     if isinstance(tree, Mapping) and (tree or not path):

@@ -19,7 +19,8 @@ def configuration(launch: Launch, trees: VerlTrees, machine: Machine) -> Configu
         named = " and ".join(path for path, _ in launch.files)
         where = unread_start(machine, (path for path, _ in launch.files))
         return Absent(
-            f"no command that starts verl was found in {named}; {where or 'looked for python -m verl... or a *.py with overrides'}"
+            f"no command that starts verl was found in {named}; "
+            f"{where or 'looked for python -m verl... or a *.py with overrides'}"
         )
     from verl_doctor.toolkit.collectors.configuration.hydra_job import composed  # noqa: PLC0415 - only for a command that starts verl
 

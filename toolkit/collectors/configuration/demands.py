@@ -40,7 +40,8 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "divisible by the GPUs": re.compile(rb"must be divisible by minimal possible batch size"),
     "divisible by model parallelism": re.compile(rb"must be divisible by model_parallel_size"),
     "at least a mini batch": re.compile(
-        rb"data\.train_batch_size >= config\.actor_rollout_ref\.actor\.ppo_mini_batch_size|must be >= \"\s*\n?\s*f?\"actor\.ppo_mini_batch_size"
+        rb"data\.train_batch_size >= config\.actor_rollout_ref\.actor\.ppo_mini_batch_size"
+        rb"|must be >= \"\s*\n?\s*f?\"actor\.ppo_mini_batch_size"
     ),
     "one of two": re.compile(rb"Please set at least one of"),
     "not both": re.compile(rb"You have set both"),
@@ -112,7 +113,10 @@ def demands(trees: VerlTrees) -> Demands:
 
 
 def _is_frozen(path: Path) -> bool:
-    """Return whether the rollout's configuration does not allow changing `max_num_batched_tokens`, as verl then tries to."""
+    """Return whether the rollout's configuration forbids changing `max_num_batched_tokens`.
+
+    In that case verl tries to change it.
+    """
     source = read(path)
     match = _CHANGEABLE.search(source) if isinstance(source, bytes) else None
     return match is not None and _TOKENS not in match[1]

@@ -16,7 +16,9 @@ def handed_arguments(server: Path) -> Iterator[tuple[str, str]]:
     source = read(server)
     tree = parse(source, server) if isinstance(source, bytes) else None
     for node in walk(tree) if isinstance(tree, ast.Module) else ():
-        if not isinstance(node, ast.Dict) or not any(isinstance(key, ast.Constant) and key.value == "gpu_memory_utilization" for key in node.keys):  # fmt: skip
+        if not isinstance(node, ast.Dict) or not any(
+            isinstance(key, ast.Constant) and key.value == "gpu_memory_utilization" for key in node.keys
+        ):
             continue
         for key, value in zip(node.keys, node.values, strict=True):
             name = dotted(value)

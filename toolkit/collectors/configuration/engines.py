@@ -1,4 +1,4 @@
-"""The packages that the job's chosen rollout, trainer and trackers require, and whether they are installed."""
+"""Packages that the job's chosen rollout, trainer and trackers require, and whether they are installed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _TUNING_ENGINES = tuple(
 
 @dataclass(frozen=True)
 class Engine:
-    """A package that a setting selects by its value `name`: its `title`, the `module` that verl imports, and where."""
+    """A package selected by a setting's value `name`: its `title`, the `module` verl imports, and where."""
 
     key: str
     name: str
@@ -77,7 +77,10 @@ class ChosenEngines:
 def chosen_engines(
     configuration: Configuration, trees: VerlTrees, target: Target, interpreter: Interpreter
 ) -> ChosenEngines | Unknown:
-    """Search for the packages on the interpreter's path. The job does not run in an environment without torch."""
+    """Search for the packages on the interpreter's path.
+
+    The job does not run in an environment without torch.
+    """
     if not is_on_path("torch", interpreter.sys_path):
         return Absent("torch is not installed: the job runs in another environment")
     named = {name for name, _ in target.libraries} | ({"vllm"} if target.vllm is not None else set())
@@ -119,7 +122,8 @@ def _is_there(module: str, interpreter: Interpreter) -> bool:
     top, _, below = module.partition(".")
     if not is_on_path(top, interpreter.sys_path):
         return False
-    # Anything but a plain folder of that name is an editable install, or a package split over several folders.
+    # Anything but a plain folder of that name is an editable install, or a package split over several
+    # folders.
     folders = [Path(entry, top) for entry in interpreter.sys_path if os.path.isdir(Path(entry, top))]
     return not below or not folders or any(os.path.exists(folder / below) for folder in folders)
 

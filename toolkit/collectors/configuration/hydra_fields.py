@@ -30,7 +30,7 @@ _NEWLINE = b"\n"
 
 
 def refused_keys(configuration: Configuration, folder: Path, module: str) -> Iterator[Refused]:
-    """Yield the appended keys that a class does not accept, in the tree in `folder`, whose import name is `module`."""
+    """Yield appended keys that a class does not accept, in the tree in `folder`, imported as `module`."""
     tree = SourceTree(folder, module, "verl")
     found = list(_refused(configuration, Sources([tree])))
     made = list(_made(tree, configuration)) if found else []
@@ -49,7 +49,7 @@ def retyped(configuration: Configuration) -> Iterator[str]:
 
 
 def converted_keys(configuration: Configuration, folder: Path) -> Iterator[str]:
-    """Yield the keys of the model's section that the script sets, if the rollout's server converts that section to its class."""
+    """Yield the model section's keys set by the script, if the rollout's server converts it to its class."""
     name = configuration.get(f"{_ROLLOUT}.name")
     servers = sorted((folder / "workers" / "rollout" / f"{name}_rollout").glob("*server.py"))
     sources = (read(path) for path in servers)
@@ -77,7 +77,7 @@ def declared_types(
 def unread_keys(
     configuration: Configuration, keys: Iterable[str], folder: Path, module: str
 ) -> tuple[str, ...]:
-    """Return those of these keys with a name that no code reads, apart from configuration classes and other training engines."""
+    """Return those keys whose name no code reads, except configuration classes and other training engines."""
     left = {key: {name for name in key.split(".")[1:] if not name.isdigit()} for key in keys}
     names = set().union(*left.values())
     if not names:
@@ -112,7 +112,7 @@ def _of_trainer(key: str) -> re.Pattern[bytes]:
 
 
 def _annotation(key: str, configuration: Configuration, sources: Sources) -> ast.expr | None:
-    """Return the annotation of a key's field, found through the class of the innermost section that names one."""
+    """Return the annotation of a key's field, found through the innermost section that names a class."""
     steps = key.split(".")
     for end in range(len(steps) - 1, 0, -1):
         target = configuration.default(f"{'.'.join(steps[:end])}._target_")
@@ -184,7 +184,10 @@ def _made(tree: SourceTree, configuration: Configuration) -> Iterator[tuple[str,
 
 
 def _unused_workers(configuration: Configuration) -> frozenset[str]:
-    """Return the files of workers that the job does not use, where verl has two kinds (verl/trainer/main_ppo.py, 0.6 and 0.7)."""
+    """Return the files of workers that the job does not use.
+
+    They exist where verl has two kinds of workers (verl/trainer/main_ppo.py, 0.6 and 0.7).
+    """
     chosen = configuration.get("trainer.use_legacy_worker_impl")
     if chosen == "disable":
         return _LEGACY_WORKERS
@@ -193,7 +196,7 @@ def _unused_workers(configuration: Configuration) -> frozenset[str]:
 
 
 def _concerns(name: str, section: str) -> bool:
-    """Return whether an object made of `name` contains the section: everything below it is converted with it."""
+    """Return whether an object made of `name` contains the section, as all below it is converted with it."""
     return f".{name}." in f".{section}."
 
 
@@ -211,7 +214,10 @@ def _refused(configuration: Configuration, sources: Sources) -> Iterator[Refused
 
 
 def _appended(configuration: Configuration) -> Iterator[tuple[OverrideWord, str, str]]:
-    """Yield what the command and the user's own files append, with the section and the name in it. No fix edits those files."""
+    """Yield what the command and the user's own files append, with the section and the name in it.
+
+    No fix edits those files.
+    """
     for word in configuration.overrides:
         if word.fate == "applied" and word.sign in ("+", "++"):
             yield word, *_section(word.key, configuration)
@@ -245,7 +251,7 @@ def _fields(owner: Class, sources: Sources, depth: int = 0) -> frozenset[str] | 
 
 
 def _section(key: str, configuration: Configuration) -> tuple[str, str]:
-    """Return the innermost existing section of verl's tree around a key, and what is new in it; empty if the key exists."""
+    """Return verl's innermost section around a key, and what is new in it; empty if the key exists."""
     steps = key.split(".")
     for end in range(len(steps) - 1, 0, -1):
         section = ".".join(steps[:end])

@@ -1,4 +1,4 @@
-"""The configuration of a job: the files that its program reads, composed, and the effect of each word of its command."""
+"""A job's configuration: its program's files, composed, and the effect of each word of its command."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ from verl_doctor.toolkit.system.secret import setting_is_secret
 def composed(
     command: Command, verl: Path, machine: Machine, version: str, settings: Sequence[Setting] = ()
 ) -> Configuration | Unknown:
-    """Compose the configuration of the command's program. `verl` is the folder of the tree, of this version, `settings` the job's variables."""
+    """Compose the configuration of the command's program.
+
+    `verl` is the folder of the tree, of this version, `settings` the job's variables.
+    """
     try:
         return _composed(command, verl, machine, version, settings)
     except NotDetermined as reason:
@@ -125,7 +128,7 @@ def _options(folders: Iterable[Path], missing: str) -> list[str]:
 
 
 def _foreseen(word: OverrideWord, configuration: Configuration, verl: Path) -> OverrideWord:
-    """Distinguish an invalid string for a numeric key from one that verl supports, such as `test_freq=after_each_epoch`."""
+    """Distinguish invalid strings for a numeric key from valid ones, such as `test_freq=after_each_epoch`."""
     if word.fate != "applied" or not isinstance(word.value, str) or "${" in word.value:
         return word
     if not isinstance(configuration.default(word.key), (int, float)):

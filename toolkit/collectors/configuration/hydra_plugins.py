@@ -1,4 +1,4 @@
-"""Where the options of Hydra's own groups come from: Hydra, or a plugin, which any folder of the job's path may hold."""
+"""Where options of Hydra's own groups come from: Hydra or a plugin in any folder of the job's path."""
 
 from __future__ import annotations
 
@@ -21,10 +21,17 @@ _IMPORTED = re.compile(r"import[ \t]+(\w+)")
 def own_of_hydra(
     site: Path, command: Command, machine: Machine, settings: Sequence[Setting] = ()
 ) -> Path | None:
-    """Return the folder of the options that Hydra has itself; None if it is not beside verl in `site`, or if there may be plugins."""
+    """Return the folder of the options that Hydra has itself.
+
+    The result is None if it is not beside verl in `site`, or if there may be plugins.
+    """
     own = site / "hydra" / "conf"
     given = [setting for setting in settings if setting.name in ("PYTHONPATH", _EXTERNAL)]
-    if not os.path.isdir(own) or any(setting.name == _EXTERNAL for setting in given) or machine.environ.get(_EXTERNAL):  # fmt: skip
+    if (
+        not os.path.isdir(own)
+        or any(setting.name == _EXTERNAL for setting in given)
+        or machine.environ.get(_EXTERNAL)
+    ):
         return None
     texts = [
         machine.environ.get("PYTHONPATH", ""),
@@ -55,7 +62,10 @@ def _of_user(site: Path, machine: Machine) -> Path:
 
 
 def _added_by(site: Path) -> list[Path] | None:
-    """Return the folders that `.pth` files add to the path; None if one of them runs what may bring plugins, as editable installs do."""
+    """Return the folders that `.pth` files add to the path.
+
+    The result is None if one of the files runs what may bring plugins, as editable installs do.
+    """
     found: list[Path] = []
     for line in pth_lines(site):
         if adds_folder(line):
@@ -66,7 +76,7 @@ def _added_by(site: Path) -> list[Path] | None:
 
 
 def _may_bring(site: Path, module: str) -> bool:
-    """Return whether a module that a `.pth` file imports may bring plugins: its source names them, or is not there."""
+    """Return whether a module imported by a `.pth` file may bring plugins: it names any or has no source."""
     if module in sys.stdlib_module_names:
         return False
     places = (site / f"{module}.py", site / module / "__init__.py")

@@ -1,4 +1,7 @@
-"""The configuration that a Hydra program reads: its `@hydra.main` decorator, read without running it, and Hydra's options."""
+"""The configuration that a Hydra program reads.
+
+It comes from its `@hydra.main` decorator, read without running it, and Hydra's options.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,10 @@ def decorator_of(file: Path) -> Decorator | None:
 
 
 def imported_decorator(file: Path, verl: Path) -> Decorator | None:
-    """Read the decorator of the function of verl that a program imports to call it: `from verl.trainer.main_ppo import main`."""
+    """Read the decorator of the function of verl that a program imports to call it.
+
+    An example of the import is `from verl.trainer.main_ppo import main`.
+    """
     tree = parsed(file)
     if tree is None:
         return None
@@ -136,7 +142,7 @@ def changes_configuration(file: Path) -> int:
 
 
 def brings_own_parts(file: Path) -> bool:
-    """Return whether a program that is not verl's may train with other parts than verl's: a trainer, workers or a data set of its own."""
+    """Return whether a program that is not verl's may train with its own trainer, workers or data set."""
     tree = parsed(file)
     if tree is None:
         return True

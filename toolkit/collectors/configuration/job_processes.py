@@ -1,4 +1,4 @@
-"""How the processes of a job without Ray are started: the launcher's options, and whether the program needs a launcher."""
+"""How processes of a job without Ray are started: launcher options, and whether a launcher is needed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class JobProcesses:
 
     `needs_ranks`: the program reads RANK and WORLD_SIZE, which a launcher sets. `launcher` is its name, "" if
     there is none. `options` are those of torchrun by name, with underscores, None for a flag. `unknown` are
-    options that the installed torchrun does not have, and `known` all that it has. `undetermined`: an option or its
-    value is unknown.
+    options that the installed torchrun does not have, and `known` all that it has. `undetermined`: an option
+    or its value is unknown.
     """
 
     needs_ranks: bool
@@ -41,17 +41,20 @@ class JobProcesses:
 
     @property
     def counts_nodes(self) -> bool:
-        """Return whether the launcher decides on how many nodes the job runs, whatever the trainer's settings name."""
+        """Return whether the launcher decides the number of nodes, whatever the trainer's settings name."""
         return self.needs_ranks and self.launcher in _COUNTED
 
     @property
     def nodes(self) -> int | None:
-        """Return on how many nodes torchrun starts processes; None if unknown, or from one number to another."""
+        """Return on how many nodes torchrun starts processes; None if unknown or a range."""
         given = self.options.get("nnodes", "1") or ""
         return int(given) if self.counts_nodes and not self.undetermined and given.isdigit() else None
 
     def world_size(self, usual: Mapping[str, str]) -> int | None:
-        """Return how many processes torchrun starts on all nodes; None if unknown. `usual` are values of options that are not given."""
+        """Return how many processes torchrun starts on all nodes; None if unknown.
+
+        `usual` are values of options that are not given.
+        """
         if self.undetermined or self.launcher not in _COUNTED:
             return None
         nodes, each = ({**usual, **self.options}.get(name) or "" for name in ("nnodes", "nproc_per_node"))
@@ -73,12 +76,21 @@ def job_processes(
     name = next((found for found in names if found in _TORCHRUN), names[0] if names else "")
     if name not in _TORCHRUN:
         return JobProcesses(needs, name)
-    path = next((found for entry in interpreter.sys_path if os.path.isfile(found := Path(entry, "torch", "distributed", "run.py"))), None)  # fmt: skip
+    path = next(
+        (
+            found
+            for entry in interpreter.sys_path
+            if os.path.isfile(found := Path(entry, "torch", "distributed", "run.py"))
+        ),
+        None,
+    )
     takes = dict(_options(path)) if path else {}
     if path and name == _OLD:
         takes |= {"use_env": True, **dict(_options(path.with_name("launch.py")))}
     given, unknown, undetermined = _given(words[names.index(name) + 1 :], takes)
-    return JobProcesses(needs, name, given, tuple(unknown) if takes else (), tuple(takes), str(path or ""), undetermined)  # fmt: skip
+    return JobProcesses(
+        needs, name, given, tuple(unknown) if takes else (), tuple(takes), str(path or ""), undetermined
+    )
 
 
 def _options(path: Path) -> Iterator[tuple[str, bool]]:
@@ -87,7 +99,11 @@ def _options(path: Path) -> Iterator[tuple[str, bool]]:
     tree = parse(source, path) if isinstance(source, bytes) else None
     for node in walk(tree) if isinstance(tree, ast.Module) else ():
         if isinstance(node, ast.Call) and dotted(node.func).endswith(".add_argument"):
-            actions = {word.value.value for word in node.keywords if word.arg == "action" and isinstance(word.value, ast.Constant)}  # fmt: skip
+            actions = {
+                word.value.value
+                for word in node.keywords
+                if word.arg == "action" and isinstance(word.value, ast.Constant)
+            }
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and str(argument.value).startswith("-"):
                     yield str(argument.value).lstrip("-").replace("-", "_"), bool(actions & _FLAGS)

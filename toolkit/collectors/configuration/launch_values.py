@@ -32,7 +32,8 @@ _KEY = re.compile(r"\"?(?:\+\+?)?([A-Za-z_][\w.]*)=")
 class KeyValue:
     """The value given to a key: a Python value (None for null), and where it is written.
 
-    `known` is False if reading cannot determine the value, `interpolated` if it is a text that names other values.
+    `known` is False if reading cannot determine the value, `interpolated` if it is a text that names other
+    values.
     """
 
     key: str
@@ -57,7 +58,8 @@ class KeyValue:
 class LaunchValues:
     """The values by key: from the command, then from verl's configuration.
 
-    `partial`: a configuration that could not be composed, or words that could not be read, may set other keys too.
+    `partial`: a configuration that could not be composed, or words that could not be read, may set other keys
+    too.
     """
 
     words: Mapping[str, KeyValue] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class LaunchValues:
     partial: bool = False
 
     def get(self, key: str) -> KeyValue | None:
-        """Return the value given to a dotted key, an unknown one if it may be set elsewhere; None if verl's default applies."""
+        """Return the value of a dotted key, unknown if it may be set elsewhere; None for verl's default."""
         word = self.words.get(key)
         if word is None and self.partial:
             return KeyValue(key, None, known=False)
@@ -102,7 +104,10 @@ def launch_values(launch: Launch | Unknown, configuration: Configuration | Unkno
 
 
 def _may_set_more(launch: Launch | Unknown) -> bool:
-    """Return whether keys may have values that no readable word gives: in the user's own configuration, or in words that are unknown."""
+    """Return whether keys may have values that no readable word gives.
+
+    They may be in the user's own configuration, or in words that are unknown.
+    """
     command = launch.command if isinstance(launch, Launch) else None
     return command is not None and (
         not command.of_verl
@@ -111,7 +116,7 @@ def _may_set_more(launch: Launch | Unknown) -> bool:
 
 
 def given(values: LaunchValues, *keys: str) -> KeyValue | None:
-    """Return the first of these keys that is set to something other than null, even if the value is unknown."""
+    """Return the first of these keys that is set to a value other than null, even if it is unknown."""
     for key in keys:
         entry = values.get(key)
         if entry is not None and (not entry.known or entry.text):
@@ -120,6 +125,9 @@ def given(values: LaunchValues, *keys: str) -> KeyValue | None:
 
 
 def text_of(values: LaunchValues, *keys: str) -> str:
-    """Return the value of the first of these keys that is set, as text; empty if none is set, or it is unknown."""
+    """Return the value of the first of these keys that is set, as text.
+
+    The result is empty if none is set, or if the value is unknown.
+    """
     entry = given(values, *keys)
     return entry.text if entry is not None else ""

@@ -1,4 +1,7 @@
-"""Variables that a configuration names: `${oc.env:NAME}` and `${oc.env:NAME,default}`, OmegaConf's resolver."""
+"""Variables that a configuration names with OmegaConf's resolver.
+
+The forms are `${oc.env:NAME}` and `${oc.env:NAME,default}`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _NAMED = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*(?:,\s*([\w./~-]*)\s*)?\}"
 
 
 def with_variables(tree: Any, shell: Mapping[str, str], settings: Sequence[Setting]) -> Any:
-    """Return the tree with the values of the variables that it names. What is unknown or may be a secret stays as it is written."""
+    """Return the tree with the values of the variables that it names.
+
+    What is unknown or may be a secret stays as it is written.
+    """
     if isinstance(tree, Mapping):
         return {key: with_variables(value, shell, settings) for key, value in tree.items()}
     if isinstance(tree, list):

@@ -19,12 +19,20 @@ _USES = (
     ("trainer.logger", _OF_TRACKERS, rb"\bfor \w+ in default_backend:", ""),
     ("trainer.critic_warmup", _OF_TRAINER, rb"\.critic_warmup\s*[<>]", ""),
     (f"{_ACTOR}.entropy_coeff", _OF_LOSSES, rb"(?:^|[^\w.])entropy_coeff\s*\*", ""),
-    (f"{_ACTOR}.kl_loss_coef", _OF_LOSSES, rb"\*\s*(?:self\.)?config\.kl_loss_coef\b", f"{_ACTOR}.use_kl_loss"),
-)  # fmt: skip
+    (
+        f"{_ACTOR}.kl_loss_coef",
+        _OF_LOSSES,
+        rb"\*\s*(?:self\.)?config\.kl_loss_coef\b",
+        f"{_ACTOR}.use_kl_loss",
+    ),
+)
 
 
 def _makes_adapter(configuration: Configuration, model: str) -> bool:
-    """Return whether the engine of a model hands its settings to peft: those of FSDP do, unless the job names a stored adapter."""
+    """Return whether the engine of a model hands its settings to peft.
+
+    The engines of FSDP do, unless the job names a stored adapter.
+    """
     engine = configuration.get("engine.strategy" if model == "model" else f"{_ACTOR}.strategy")
     stored = configuration.get(f"{model}.lora_adapter_path")
     return engine in ("fsdp", "fsdp2", None, MISSING) and stored in (None, MISSING)

@@ -1,9 +1,9 @@
 """The reward keys that verl keeps for older scripts, and whether its trainer still reads them.
 
-verl 0.7 moved `custom_reward_function`, `reward_model` and `sandbox_fusion` below `reward` (verl-project/verl,
-verl/experimental/reward_loop, `migrate_legacy_reward_impl`). The old keys stay in a configuration file, so
-Hydra accepts them; each program must move their values. main_ppo of 0.7 and 0.8 does, that in 0.9.0 and 0.9.1
-does not.
+verl 0.7 moved `custom_reward_function`, `reward_model` and `sandbox_fusion` below `reward`
+(verl-project/verl, verl/experimental/reward_loop, `migrate_legacy_reward_impl`). The old keys stay in a
+configuration file, so Hydra accepts them; each program must move their values. main_ppo of 0.7 and 0.8 does,
+that in 0.9.0 and 0.9.1 does not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class OldRewardKeys:
 
 @collector(kept=True)
 def old_reward_keys(configuration: Configuration, trees: VerlTrees) -> OldRewardKeys | Unknown:
-    """Read the keys from the composed configuration, and what moves them from the program and verl's trainer."""
+    """Read the keys from the composed configuration, and what moves them.
+
+    The latter is read from the program and verl's trainer.
+    """
     keys = tuple(key for key, place in configuration.origins.items() if f"/{_KEPT_IN}:" in f"/{place}")
     if not keys:
         return Absent("this verl has one name for each key of the reward")

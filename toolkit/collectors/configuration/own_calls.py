@@ -1,4 +1,7 @@
-"""Errors that a user's own reward function is certain to raise because of how verl calls it: in a thread, with a dictionary."""
+"""Errors that a user's own reward function is certain to raise because of how verl calls it.
+
+The call comes in a thread, with a dictionary.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,16 @@ _DETAILS = "extra_info"  # the dictionary among the arguments
 
 
 def refused_in_a_thread(tree: ast.Module, called: str) -> Iterator[str]:
-    """Yield what a function certainly calls that Python refuses outside of the main thread, as predicates of the file.
+    """Yield what a function certainly calls that Python refuses outside of the main thread.
+
+    The results are predicates of the file.
 
     Its own functions that it certainly calls count, and classes of the file that it enters with `with`.
     """
     own = lasting(tree)
-    functions = {name: node for name, node in own.items() if isinstance(node, FUNCTIONS) and not node.decorator_list}  # fmt: skip
+    functions = {
+        name: node for name, node in own.items() if isinstance(node, FUNCTIONS) and not node.decorator_list
+    }
     function = functions.get(called)
     if not isinstance(function, ast.FunctionDef) or any(isinstance(node, YIELDS) for node in walk(function)):
         return
@@ -44,21 +51,33 @@ def refused_in_a_thread(tree: ast.Module, called: str) -> Iterator[str]:
     entered = [
         (f"in {method.name} of {owner.name}", method.body)
         for call in _entered(function.body)
-        if isinstance(owner := own.get(dotted(call.func)), ast.ClassDef) and not (owner.decorator_list or owner.keywords)
+        if isinstance(owner := own.get(dotted(call.func)), ast.ClassDef)
+        and not (owner.decorator_list or owner.keywords)
         for method in owner.body
-        if isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__enter__") and not method.decorator_list
-    ]  # fmt: skip
+        if isinstance(method, ast.FunctionDef)
+        and method.name in ("__init__", "__enter__")
+        and not method.decorator_list
+    ]
     for when, body in ((f"in {called}", function.body), *entered, *followed(functions, function.body)):
         for node in _calls(body):
             name = ast.unparse(node.func)
             if name in handlers:
-                yield f"sets the handler of a signal {when} (line {node.lineno}), but verl calls {called} in a thread, where Python refuses that"
+                yield (
+                    f"sets the handler of a signal {when} (line {node.lineno}), but verl calls {called} in "
+                    "a thread, where Python refuses that"
+                )
             if name in loops:
-                yield f"calls {name} {when} (line {node.lineno}), but verl calls {called} in a thread, which has no event loop"
+                yield (
+                    f"calls {name} {when} (line {node.lineno}), but verl calls {called} in a thread, which "
+                    "has no event loop"
+                )
 
 
 def remembered(tree: ast.Module, called: str) -> Iterator[str]:
-    """Yield where a dictionary certainly comes to a function that remembers its results by its arguments, as a predicate of the file."""
+    """Yield where a dictionary certainly comes to a function that remembers its results.
+
+    The function remembers them by its arguments. Each result of this function is a predicate of the file.
+    """
     caches = _names_of(tree, _CACHES)
     own = lasting(tree)
     cached = {
@@ -70,7 +89,10 @@ def remembered(tree: ast.Module, called: str) -> Iterator[str]:
     }
     function = own.get(called)
     if called in cached and function is not None:
-        yield f"has a {called} that remembers results by its arguments (line {function.lineno}), but verl passes {_DETAILS} as a dictionary, which cannot be hashed"
+        yield (
+            f"has a {called} that remembers results by its arguments (line {function.lineno}), but verl "
+            f"passes {_DETAILS} as a dictionary, which cannot be hashed"
+        )
         return
     if (
         not isinstance(function, FUNCTIONS)
@@ -85,7 +107,10 @@ def remembered(tree: ast.Module, called: str) -> Iterator[str]:
         if dotted(node.func) in cached and any(
             isinstance(part, ast.Name) and part.id == _DETAILS for part in passed
         ):
-            yield f"passes {_DETAILS} to {dotted(node.func)} in {called} (line {node.lineno}), which remembers results by its arguments, but a dictionary cannot be hashed"
+            yield (
+                f"passes {_DETAILS} to {dotted(node.func)} in {called} (line {node.lineno}), which "
+                "remembers results by its arguments, but a dictionary cannot be hashed"
+            )
 
 
 def _calls(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
@@ -127,5 +152,9 @@ def _names_of(tree: ast.Module, functions: Sequence[tuple[str, Sequence[str]]]) 
                             base = alias.asname or alias.name
                             found |= {f"{base}.{name}": base.partition(".")[0] for name in names}
                 case ast.ImportFrom(module=source, level=0, names=aliases) if source == module:
-                    found |= {alias.asname or alias.name: alias.asname or alias.name for alias in aliases if alias.name in names}  # fmt: skip
+                    found |= {
+                        alias.asname or alias.name: alias.asname or alias.name
+                        for alias in aliases
+                        if alias.name in names
+                    }
     return frozenset(name for name, bound in found.items() if counts[bound] == 1)

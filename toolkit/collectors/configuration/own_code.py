@@ -1,4 +1,4 @@
-"""Errors that a user's own file is certain to raise, when it is imported or when the function that the job names is called."""
+"""Errors that a user's own file is certain to raise when imported or when the job's function is called."""
 
 from __future__ import annotations
 
@@ -23,19 +23,65 @@ _LOOKS = frozenset(
     {name for kind in (str, int, float, tuple) for name in dir(kind)}
     | {"get", "keys", "values", "items", "copy", "tolist", "item"}
 )
-_LEAVES_AS_IS = frozenset({"abs", "bool", "dict", "float", "int", "isinstance", "json.dumps", "json.loads", "len", "list", "print", "repr", "round", "set", "sorted", "str", "tuple", "type", "hasattr", "getattr", "max", "min", "sum", "any", "all"})  # fmt: skip
-# Modules that set no variables and make no files when they are imported, besides those of the standard library.
-_NEUTRAL = sys.stdlib_module_names | {"torch", "numpy", "pandas", "transformers", "datasets", "ray", "verl", "vllm", "sympy", "requests", "httpx", "aiohttp", "openai"}  # fmt: skip
+_LEAVES_AS_IS = frozenset(
+    {
+        "abs",
+        "bool",
+        "dict",
+        "float",
+        "int",
+        "isinstance",
+        "json.dumps",
+        "json.loads",
+        "len",
+        "list",
+        "print",
+        "repr",
+        "round",
+        "set",
+        "sorted",
+        "str",
+        "tuple",
+        "type",
+        "hasattr",
+        "getattr",
+        "max",
+        "min",
+        "sum",
+        "any",
+        "all",
+    }
+)
+# Modules that set no variables and make no files when they are imported, besides those of the standard
+# library.
+_NEUTRAL = sys.stdlib_module_names | {
+    "torch",
+    "numpy",
+    "pandas",
+    "transformers",
+    "datasets",
+    "ray",
+    "verl",
+    "vllm",
+    "sympy",
+    "requests",
+    "httpx",
+    "aiohttp",
+    "openai",
+}
 # Names may be made where no statement binds them.
 _DYNAMIC = re.compile(
-    r"\b(?:exec|eval|globals|locals|vars|setattr|builtins|__builtins__|__dict__|__setattr__|modules|_getframe|ctypes|install)\b"
+    r"\b(?:exec|eval|globals|locals|vars|setattr|builtins|__builtins__|__dict__|__setattr__|modules"
+    r"|_getframe|ctypes|install)\b"
 )
 # A module that has a package may import from it, and so may one that imports with functions.
 _HAS_PACKAGE = re.compile(
-    r"__package__|__path__|__spec__|__name__[\"'\]\s]*=[^=]|\b(?:importlib|modules|meta_path|path_hooks|runpy|exec)\b"
+    r"__package__|__path__|__spec__|__name__[\"'\]\s]*=[^=]|\b(?:importlib|modules|meta_path|path_hooks"
+    r"|runpy|exec)\b"
 )
 _MAY_WRITE = re.compile(r"subprocess|os\.system|download|urlretrieve|copy|[\"'][wax]b?[+\"']|write_")
-# Variables that verl, vLLM, torch or Python's launchers set for workers, besides those that schedulers and Ray set.
+# Variables that verl, vLLM, torch or Python's launchers set for workers, besides those that schedulers and
+# Ray set.
 _SET_FOR_WORKERS = re.compile(r"(?:VLLM|NCCL|VERL|WG|HF|TOKENIZERS|OMP|TORCH|TRANSFER|PYTHON)(?:_|$)")
 
 
@@ -46,11 +92,13 @@ def breaks(
     is_set: Callable[[str], bool],
     is_there: Callable[[str], bool],
 ) -> Iterator[str]:
-    """Yield errors with their lines, as predicates of the file. `called` is the function that the job names, "" for none.
+    """Yield errors with their lines, as predicates of the file.
 
-    Only what is reached whatever the values are counts: nothing below a condition, in a loop or in a `try`. `is_set` returns
-    whether the job has an environment variable, `is_there` whether a file exists. Neither counts where the file or a module of
-    the user's own that it imports may set or make it.
+    `called` is the function that the job names, "" for none.
+
+    Only what is reached whatever the values are counts: nothing below a condition, in a loop or in a `try`.
+    `is_set` returns whether the job has an environment variable, `is_there` whether a file exists. Neither
+    counts where the file or a module of the user's own that it imports may set or make it.
     """
     lost = frozenset() if _DYNAMIC.search(text) else unbound(tree, text)
     own = frozenset(names_bound(tree))
@@ -63,13 +111,22 @@ def breaks(
         is_set=is_set,
         is_there=is_there,
     )
-    functions = {name: node for name, node in lasting(tree).items() if isinstance(node, FUNCTIONS) and not node.decorator_list}  # fmt: skip
+    functions = {
+        name: node
+        for name, node in lasting(tree).items()
+        if isinstance(node, FUNCTIONS) and not node.decorator_list
+    }
     inner = functions[called].body if called in functions else []
     if any(isinstance(node, YIELDS) for statement in inner for node in walk(statement)):
         inner = []  # calling a generator runs nothing
-    for statement in itertools.takewhile(lambda node: not may_leave(node), tree.body if called and not _HAS_PACKAGE.search(text) else ()):  # fmt: skip
+    for statement in itertools.takewhile(
+        lambda node: not may_leave(node), tree.body if called and not _HAS_PACKAGE.search(text) else ()
+    ):
         if isinstance(statement, ast.ImportFrom) and statement.level:
-            yield f"imports from its own package with a dot (line {statement.lineno}), but verl loads the file alone, without a package"
+            yield (
+                f"imports from its own package with a dot (line {statement.lineno}), but verl loads the "
+                "file alone, without a package"
+            )
             return
     further = followed(functions, inner)
     for when, body in (("when it is imported", tree.body), (f"in {called}", inner), *further):
@@ -85,7 +142,7 @@ def breaks(
 
 @dataclass(frozen=True)
 class Read:
-    """What a function certainly reads of a parameter: the item `parameter["name"]`, or the attribute `parameter.name`."""
+    """What a function surely reads of a parameter: item `parameter["name"]` or attribute `parameter.name`."""
 
     parameter: str
     name: str
@@ -94,10 +151,13 @@ class Read:
 
 
 def reads(function: ast.AST | None, looking: frozenset[str] = frozenset()) -> Iterator[Read]:
-    """Yield what a function reads of its parameters whatever their values are, up to the first statement that may end it.
+    """Yield what a function reads of its parameters whatever their values are.
 
-    What a parameter has is unknown from the line on that may change it: that stores into it, calls a method of it that is not known only to
-    look, or passes it on to a function. Those named in `looking` change nothing.
+    Reading stops at the first statement that may end the function.
+
+    What a parameter has is unknown from the line on that may change it: that stores into it, calls a method
+    of it that is not known only to look, or passes it on to a function. Those named in `looking` change
+    nothing.
     """
     if not isinstance(function, FUNCTIONS) or function.decorator_list:
         return
@@ -127,7 +187,10 @@ def reads(function: ast.AST | None, looking: frozenset[str] = frozenset()) -> It
 
 
 def _bound_otherwise(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node binds without a `Name`: patterns, imports, handlers, and nested functions with their parameters."""
+    """Yield the names that a node binds without a `Name`.
+
+    They come from patterns, imports, handlers, and nested functions with their parameters.
+    """
     match node:
         case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
             yield name
@@ -168,7 +231,7 @@ def _first_changes(nodes: Sequence[ast.AST], looking: frozenset[str]) -> Mapping
 def followed(
     functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef], body: Sequence[ast.stmt]
 ) -> Iterator[tuple[str, Sequence[ast.stmt]]]:
-    """Yield the bodies of the file's own functions that the statements of a body certainly call, each once."""
+    """Yield the bodies of the file's own functions that a body's statements certainly call, each once."""
     left = {
         name: node
         for name, node in functions.items()
@@ -186,7 +249,10 @@ def followed(
 
 @dataclass(frozen=True)
 class _Judge:
-    """Judges single expressions. `opens` and `variables`: whether files and variables that are not there count."""
+    """Judges single expressions.
+
+    `opens` and `variables`: whether files and variables that are not there count.
+    """
 
     lost: frozenset[str]
     exits: frozenset[str]
@@ -214,7 +280,7 @@ class _Judge:
 
 
 def imports_more(tree: ast.Module) -> bool:
-    """Return whether a file imports modules that may do anything: others than the standard library's and well-known ones."""
+    """Return whether a file imports modules that may do anything: neither standard nor well-known ones."""
     return any(name not in _NEUTRAL for name in _imported(tree))
 
 
@@ -236,19 +302,32 @@ def _sets_variables(tree: ast.Module) -> bool:
             case ast.AugAssign(target=target) if dotted(target).endswith("environ"):
                 return True
             case ast.Call(func=function) if dotted(function).rpartition(".")[2] in (
-                "setdefault", "update", "putenv", "load_dotenv",
-            ):  # fmt: skip
+                "setdefault",
+                "update",
+                "putenv",
+                "load_dotenv",
+            ):
                 return True
     return False
 
 
 def reached(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the simple statements of a block that are always reached, with those in a plain `with`, up to what may leave it."""
+    """Yield the simple statements of a block that are always reached.
+
+    Those in a plain `with` are included, and those after one that may leave the block are not.
+    """
     for statement in body:
         match statement:
             case ast.With(items=items, body=inner):
                 yield ast.copy_location(ast.Expr(items[0].context_expr), statement)
-                names = " ".join(dotted(item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr) for item in items)  # fmt: skip
+                names = " ".join(
+                    dotted(
+                        item.context_expr.func
+                        if isinstance(item.context_expr, ast.Call)
+                        else item.context_expr
+                    )
+                    for item in items
+                )
                 if names == "open":
                     yield from reached(inner)
             case ast.Expr() | ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Return() | ast.Raise():

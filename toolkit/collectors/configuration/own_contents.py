@@ -39,7 +39,10 @@ def agent_loops(configuration: Configuration, path: Path, folders: Sequence[Path
 
 
 def tools(path: Path, folders: Sequence[Path], verl: Path | None = None) -> Iterator[str]:
-    """Check a file of tools: each needs an existing class, a type that the tree `verl` has, and a schema in the file or the class."""
+    """Check a file of tools.
+
+    Each tool needs an existing class, a type that the tree `verl` has, and a schema in the file or the class.
+    """
     document = yaml_of(path)
     if document is None:
         return
@@ -60,7 +63,12 @@ def tools(path: Path, folders: Sequence[Path], verl: Path | None = None) -> Iter
             pass
         elif not isinstance(config, dict) or "type" not in config:
             yield f"has no config.type for the tool {entry['class_name']}"
-        elif (known := tool_types(verl)) and isinstance(kind := config["type"], str) and not _is_filled_in(kind) and kind not in known:  # fmt: skip
+        elif (
+            (known := tool_types(verl))
+            and isinstance(kind := config["type"], str)
+            and not _is_filled_in(kind)
+            and kind not in known
+        ):
             yield f"has a tool of type {kind}, but this verl has only {', '.join(known)}"
         yield from _class_missing(entry["class_name"], folders)
         if entry.get("tool_schema") is None and _lacks_schema(entry["class_name"], folders):
@@ -82,7 +90,11 @@ def tool_types(verl: Path | None) -> tuple[str, ...]:
     for node in tree.body if tree else ():
         if isinstance(node, ast.ClassDef) and node.name == "ToolType":
             values = [part.value for part in node.body if isinstance(part, ast.Assign)]
-            return tuple(value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str))  # fmt: skip
+            return tuple(
+                value.value
+                for value in values
+                if isinstance(value, ast.Constant) and isinstance(value.value, str)
+            )
     return ()
 
 
@@ -92,7 +104,10 @@ def _is_filled_in(value: object) -> bool:
 
 
 def function_tools(tree: ast.Module) -> Iterator[str]:
-    """Check functions that are tools: transformers builds their schema from the types and a docstring with `Args:`."""
+    """Check functions that are tools.
+
+    Their schema is built by transformers from the types and a docstring with `Args:`.
+    """
     seen: set[str] = set()
     for node in tree.body:
         name = _tool_name(node) if isinstance(node, FUNCTIONS) else ""
@@ -102,14 +117,22 @@ def function_tools(tree: ast.Module) -> Iterator[str]:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not _is_tool(node):
             continue
         text = ast.get_docstring(node) or ""
-        given = [argument for argument in (*node.args.args, *node.args.kwonlyargs) if argument.arg not in ("self", "cls")]  # fmt: skip
+        given = [
+            argument
+            for argument in (*node.args.args, *node.args.kwonlyargs)
+            if argument.arg not in ("self", "cls")
+        ]
         bare = [argument.arg for argument in given if argument.annotation is None]
         described = text.partition("Args:")[2]
         if not text:
             yield f"has a tool {node.name} without a docstring"
         elif bare:
             yield f"has a tool {node.name} whose parameter {bare[0]} has no type"
-        elif missing := [argument.arg for argument in given if f"{argument.arg}:" not in described and f"{argument.arg} (" not in described]:  # fmt: skip
+        elif missing := [
+            argument.arg
+            for argument in given
+            if f"{argument.arg}:" not in described and f"{argument.arg} (" not in described
+        ]:
             yield f"has a tool {node.name} whose docstring does not describe {missing[0]} below Args:"
         elif node.args.vararg or node.args.kwarg:
             yield f"has a tool {node.name} with a variable number of arguments, for which no schema exists"
@@ -146,7 +169,9 @@ def _is_tool(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     for mark in node.decorator_list:
         call = mark if isinstance(mark, ast.Call) else None
         name = dotted(call.func if call else mark).rpartition(".")[2]
-        if name == "function_tool" and not any(word.arg == "schema" for word in (call.keywords if call else ())):  # fmt: skip
+        if name == "function_tool" and not any(
+            word.arg == "schema" for word in (call.keywords if call else ())
+        ):
             return True
     return False
 
@@ -168,13 +193,18 @@ def _lacks_schema(target: str, folders: Sequence[Path]) -> bool:
         if isinstance(node, ast.ClassDef) and node.name == name:
             bases = {dotted(base).rpartition(".")[2] for base in node.bases}
             words = {getattr(part, "name", "") for part in node.body}
-            sets = any(isinstance(part, ast.Attribute) and part.attr == "tool_schema" and isinstance(part.ctx, ast.Store) for part in walk(node))  # fmt: skip
+            sets = any(
+                isinstance(part, ast.Attribute)
+                and part.attr == "tool_schema"
+                and isinstance(part.ctx, ast.Store)
+                for part in walk(node)
+            )
             return bases == {"BaseTool"} and "get_openai_tool_schema" not in words and not sets
     return False
 
 
 def _setting_missing(target: str, config: Mapping[str, Any], folders: Sequence[Path]) -> str:
-    """Return a setting that the constructor of the user's own class certainly reads and that the file does not give."""
+    """Return a setting that the constructor of the user's own class certainly reads and the file lacks."""
     module, _, name = target.rpartition(".")
     path = _own_module(module, folders)
     tree = parsed(path) if path else None
@@ -190,13 +220,20 @@ def _setting_missing(target: str, config: Mapping[str, Any], folders: Sequence[P
                 if [dotted(base).rpartition(".")[2] for base in owner.bases] == ["BaseTool"]
                 else frozenset()
             )
-            missing = (read.name for read in reads(method, looking) if read.is_item and read.parameter == "config" and read.name not in config)  # fmt: skip
+            missing = (
+                read.name
+                for read in reads(method, looking)
+                if read.is_item and read.parameter == "config" and read.name not in config
+            )
             return next(missing, "")
     return ""
 
 
 def checkpoint_callback(target: str, verl: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """Yield the file of the class that verl calls after each checkpoint, with what its methods refuse of what verl passes by name."""
+    """Yield the file of the class that verl calls after each checkpoint, with what its methods refuse.
+
+    What they refuse is something that verl passes by name.
+    """
     module, _, name = target.rpartition(".")
     path, base = (
         _own_module(module, folders),

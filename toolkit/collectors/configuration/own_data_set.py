@@ -37,13 +37,20 @@ def constructor(tree: ast.Module, name: str, program: Path) -> Iterator[str]:
         return
     optional = len(spec.args) - len(spec.defaults)
     needed = [argument.arg for argument in spec.args[1:optional]]
-    needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
+    needed += [
+        argument.arg
+        for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+        if default is None
+    ]
     if missing := next((name for name in needed if name not in passed), ""):
         yield f"has a class {node.name} whose constructor requires {missing}, which verl does not pass"
 
 
 def _is_plain(tree: ast.Module, node: ast.ClassDef) -> bool:
-    """Return whether calling a class certainly calls the constructor in its body or its bases: nothing decorates, changes or makes it otherwise."""
+    """Return whether calling a class certainly calls the constructor in its body or its bases.
+
+    In that case, nothing decorates, changes or makes the class otherwise.
+    """
     made = {getattr(part, "name", "") for part in node.body}
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
     return (
@@ -70,18 +77,29 @@ def _from_known(tree: ast.Module) -> Iterator[str]:
             case ast.ImportFrom(module=str(module), level=0) if module.partition(".")[0] in _KNOWN:
                 yield from names_bound(part)
             case ast.Import(names=names):
-                yield from (bound for name in names if name.name.partition(".")[0] in _KNOWN for bound in names_bound(name))  # fmt: skip
+                yield from (
+                    bound
+                    for name in names
+                    if name.name.partition(".")[0] in _KNOWN
+                    for bound in names_bound(name)
+                )
 
 
 def _may_change(tree: ast.Module, name: str) -> bool:
-    """Return whether a module may change a class after its definition: it stores into the class or a constructor, or passes the class on."""
+    """Return whether a module may change a class after its definition.
+
+    It may if it stores into the class or a constructor, or passes the class on.
+    """
     for node in walk(tree):
         match node:
             case ast.Attribute(value=owner, attr=attribute, ctx=ast.Store() | ast.Del()):
                 if attribute in _CONSTRUCTS or dotted(owner).partition(".")[0] == name:
                     return True
             case ast.Call(func=function, args=args, keywords=words) if dotted(function) not in _LOOK_ONLY:
-                if any(isinstance(part, ast.Name) and part.id == name for part in (*args, *(word.value for word in words))):  # fmt: skip
+                if any(
+                    isinstance(part, ast.Name) and part.id == name
+                    for part in (*args, *(word.value for word in words))
+                ):
                     return True
     return False
 
@@ -93,7 +111,11 @@ def _passed_to_data_sets(program: Path) -> tuple[str, ...]:
         tree = parsed(place) if os.path.isfile(place) else None
         for node in walk(tree) if tree else ():
             if isinstance(node, ast.FunctionDef) and node.name in _MAKES_DATA_SETS:
-                calls = [part for part in walk(node) if isinstance(part, ast.Call) and dotted(part.func) == "dataset_cls"]  # fmt: skip
+                calls = [
+                    part
+                    for part in walk(node)
+                    if isinstance(part, ast.Call) and dotted(part.func) == "dataset_cls"
+                ]
                 names = [word.arg for call in calls for word in call.keywords]
                 sure = len(calls) == 1 and not calls[0].args and None not in names
                 return tuple(name for name in names if name) if sure else ()

@@ -1,4 +1,4 @@
-"""The user's own files that the job names: whether they exist, are valid Python, and define what is imported from them."""
+"""The user's files named by the job: whether they exist, are valid Python, and define what is imported."""
 
 from __future__ import annotations
 
@@ -71,9 +71,10 @@ _REWARDS = ("reward.custom_reward_function.path", "custom_reward_function.path")
 class OwnFile:
     """A file or folder under a `key`, what is wrong with it, and when the job reaches it.
 
-    `error` is the parser's message, `name` what it lacks. For a file with wrong "contents", `error` is what it
-    has or lacks, after its name. `beside` is the only file of that name, or a similar name, that may have been
-    meant; `instead` is the key under which it belongs, "" for the same. `near` is the class of the file that the name may mean.
+    `error` is the parser's message, `name` what it lacks. For a file with wrong "contents", `error` is what
+    it has or lacks, after its name. `beside` is the only file of that name, or a similar name, that may have
+    been meant; `instead` is the key under which it belongs, "" for the same. `near` is the class of the file
+    that the name may mean.
     """
 
     key: str
@@ -102,7 +103,7 @@ def own_files(
     interpreter: Interpreter | Unknown,
     processes: JobProcesses | Unknown,
 ) -> OwnFiles | Unknown:
-    """Check each file that the job names, resolved as Python does: relative to the current folder, without expanding `~`."""
+    """Check each file that the job names, as Python resolves it: from the current folder, `~` unexpanded."""
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     here = not changes_folder(launch)
@@ -192,7 +193,10 @@ def _problems(
     tree: ast.Module | None,
     around: tuple[Launch, Machine],
 ) -> Iterator[str]:
-    """Errors in the contents of an existing file, and those that its code is certain to raise. `tree` is that of a Python file."""
+    """Errors in the contents of an existing file, and those that its code is certain to raise.
+
+    `tree` is that of a Python file.
+    """
     launch, machine = around
     yield from _contents(configuration, key, path, tree, folder_of(launch, machine.cwd))
     source = read(path)
@@ -203,7 +207,7 @@ def _problems(
 def _breaks(
     configuration: Configuration, key: str, tree: ast.Module, source: bytes, around: tuple[Launch, Machine]
 ) -> Iterator[str]:
-    """Errors that the code of a Python file is certain to raise, when it is imported or its function is called."""
+    """Errors that a Python file's code is certain to raise, when imported or when its function is called."""
     from verl_doctor.toolkit.collectors.configuration import own_calls, own_code, own_reward  # noqa: PLC0415 - only where a job names such a file
 
     launch, machine = around
@@ -248,7 +252,7 @@ def _no_path(configuration: Configuration, key: str, phase: Phase) -> Iterator[O
 
 
 def _meant(configuration: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, str]:
-    """Return the nearby file that may have been meant, and the key under which it belongs if that is another."""
+    """Return the nearby file that may have been meant, and the key where it belongs if that is another."""
     near = beside(path, (cwd,))
     other, suffix = _OTHER_KIND.get(key, ("", ""))
     twin = path.with_suffix(suffix) if suffix else path
@@ -260,7 +264,10 @@ def _meant(configuration: Configuration, key: str, path: Path, cwd: Path) -> tup
 def _last_checkpoint(
     configuration: Configuration, cwd: Path, launch: Launch, count: int | None, *, here: bool
 ) -> Iterator[OwnFile]:
-    """Check the file that names the last checkpoint, read as a number by a resuming job, and that checkpoint's folder."""
+    """Check the file that names the last checkpoint, and that checkpoint's folder.
+
+    A resuming job reads the file as a number.
+    """
     folder = _path(configuration, _CHECKPOINTS, cwd, here=here)
     if configuration.get("trainer.resume_mode") != "auto" or folder is None:
         return
@@ -289,7 +296,7 @@ def _last_checkpoint(
 def _of_other_size(
     configuration: Configuration, count: int | None, key: str, folder: Path
 ) -> Iterator[OwnFile]:
-    """Check that a checkpoint has the model's shards for as many processes as the job has, if that `count` is known."""
+    """Check that a checkpoint has model shards for as many processes as the job, if `count` is known."""
     ppo = configuration.has("actor_rollout_ref")
     place, contents = folder / "actor" if ppo else folder, configuration.get(_CONTENTS[ppo])
     if count is None or not isinstance(contents, list) or "model" not in contents or not os.path.isdir(place):
@@ -364,7 +371,7 @@ def _callback(configuration: Configuration, cwd: Path, around: tuple[Launch, Mac
 
 
 def _sampler(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
-    """Check the class that takes the place of the trainer's buffer: verl takes its own unless both settings are given."""
+    """Check the class replacing the trainer's buffer: verl takes its own unless both settings are given."""
     is_read = (
         configuration.program.endswith("/trainer/main_ppo.py") and configuration.get("trainer.use_v1") is True
     )
@@ -375,7 +382,10 @@ def _sampler(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator
 def _class_of(
     configuration: Configuration, section: str, cwd: Path, *, here: bool
 ) -> Generator[OwnFile, None, tuple[Path | None, str, ast.Module | None]]:
-    """Yield what is wrong with the file of a class that a section names by its path and name; return file, name and syntax tree."""
+    """Yield what is wrong with a class's file; return file, name and syntax tree.
+
+    A section names the class by its path and name.
+    """
     path, name = _path(configuration, f"{section}.path", cwd, here=here), configuration.get(f"{section}.name")
     yield from _no_path(configuration, f"{section}.path", "workers")
     if path is None:

@@ -1,4 +1,7 @@
-"""Definite errors in a user's own reward function: parameters and results with which verl cannot work, and when verl calls it in a thread."""
+"""Definite errors in a user's own reward function: parameters and results with which verl cannot work.
+
+It also covers when verl calls the function in a thread.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ _MODELS = ("reward.reward_model.enable", "reward_model.enable")
 
 
 def scores_rows(configuration: Configuration) -> bool:
-    """Return whether one of verl's own reward managers calls the reward function for each row. Programs that evaluate call it themselves."""
+    """Return whether one of verl's own reward managers calls the reward function for each row.
+
+    Programs that evaluate call it themselves.
+    """
     if configuration.own_parts or not trains(configuration):
         return False
     managers = {configuration.get(key) for key in _MANAGER} - {MISSING, None}
@@ -43,7 +49,10 @@ def scores_rows(configuration: Configuration) -> bool:
 
 
 def calls_in_a_thread(configuration: Configuration) -> bool:
-    """Return whether verl's reward manager certainly calls a function that is not `async` in a thread of its own, and lets its errors pass."""
+    """Return whether verl's reward manager certainly calls a function in a thread of its own.
+
+    The function is not `async`, and the manager lets its errors pass.
+    """
     before, inside, _ = configuration.program.rpartition("/verl/")
     managers = {configuration.get(key) for key in _MANAGER} - {MISSING, None} or {"naive"}
     loader = read(Path(before, "verl", _LOADER)) if inside else None
@@ -63,7 +72,10 @@ def reward(configuration: Configuration, section: str, tree: ast.Module) -> Iter
     handed = [*_HANDED, *(more if isinstance(more, Mapping) else ())]
     if isinstance(function, ast.ClassDef):
         if problem := _constructor(function, handed):
-            yield f"defines {name} as a class, which verl calls for each row as it calls a function, and its constructor {problem}"
+            yield (
+                f"defines {name} as a class, which verl calls for each row as it calls a function, and its "
+                f"constructor {problem}"
+            )
         return
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list:
         return
@@ -85,11 +97,14 @@ def details(configuration: Configuration, section: str, tree: ast.Module) -> Ite
     results = _Results(tree, function, takes_floats=False)
     found = [_mapping_in(results.resolved(value)) for value in returned]
     if all(found):
-        yield f"has a {name} whose result has a dictionary under {found[0]!r}, and a validation takes the mean of every value"
+        yield (
+            f"has a {name} whose result has a dictionary under {found[0]!r}, and a validation takes the "
+            "mean of every value"
+        )
 
 
 def _mapping_in(value: ast.expr | None) -> str:
-    """Return the name of an entry of a returned dictionary that is a dictionary itself; "" if there is none."""
+    """Return the name of a returned dictionary's entry that is itself a dictionary; "" if there is none."""
     entries = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
     for key, entry in entries:
         match key:
@@ -101,7 +116,7 @@ def _mapping_in(value: ast.expr | None) -> str:
 
 
 def _takes_floats(configuration: Configuration) -> bool:
-    """Return whether the score of a row is stored into a tensor, which takes no other number than Python's own."""
+    """Return whether a row's score is stored into a tensor, which takes no numbers but Python's own."""
     before, inside, _ = configuration.program.rpartition("/verl/")
     source = read(Path(before, "verl", _AGENT_LOOP)) if inside else None
     is_new = configuration.get("trainer.use_v1") is True and calls_in_a_thread(configuration)
@@ -117,16 +132,29 @@ def refused_arguments(spec: ast.arguments, handed: Sequence[str]) -> str:
         return f"that does not accept {refused[0]}"
     optional = len(spec.args) - len(spec.defaults)
     needed = [argument.arg for argument in spec.args[:optional]]
-    needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
+    needed += [
+        argument.arg
+        for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+        if default is None
+    ]
     missing = next((word for word in needed if word not in handed), "")
     return f"that requires {missing}, which verl does not pass" if missing else ""
 
 
 def _constructor(owner: ast.ClassDef, handed: Sequence[str]) -> str:
-    """Return why the class of a file, without a base that may have a constructor, refuses a row's values; "" if it may not."""
+    """Return why the class of a file refuses a row's values; "" if it may not.
+
+    The class has no base that may have a constructor.
+    """
     methods = {getattr(part, "name", ""): part for part in owner.body}
     plain = all(isinstance(base, ast.Name) and base.id == "object" for base in owner.bases)
-    bound = {node.id for part in owner.body if not hasattr(part, "name") for node in walk(part) if isinstance(node, ast.Name)}  # fmt: skip
+    bound = {
+        node.id
+        for part in owner.body
+        if not hasattr(part, "name")
+        for node in walk(part)
+        if isinstance(node, ast.Name)
+    }
     if owner.decorator_list or owner.keywords or not plain or "__new__" in methods or "__init__" in bound:
         return ""
     match methods.get("__init__"):
@@ -141,14 +169,17 @@ def _constructor(owner: ast.ClassDef, handed: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Results:
-    """What a function of a file returns. `takes_floats`: a score must be one of Python's or numpy's numbers."""
+    """What a function of a file returns.
+
+    `takes_floats`: a score must be one of Python's or numpy's numbers.
+    """
 
     tree: ast.Module
     function: ast.FunctionDef | ast.AsyncFunctionDef
     takes_floats: bool
 
     def resolved(self, value: ast.expr | None) -> ast.expr | None:
-        """Return the value of a name that the function binds once and uses nowhere else; any other expression as it is."""
+        """Return the value of a name bound once and used nowhere else; any other expression as it is."""
         if not isinstance(value, ast.Name) or Counter(names_bound(self.function))[value.id] != 1:
             return value
         if sum(isinstance(node, ast.Name) and node.id == value.id for node in walk(self.function)) != 2:
@@ -190,14 +221,17 @@ class _Results:
         return ""
 
     def _is_awaitable(self, name: str) -> bool:
-        """Return whether a name is an `async` function of the file, whose call runs nothing until it is awaited."""
+        """Return whether a name is an `async` function of the file, whose call runs nothing until awaited."""
         found = lasting(self.tree).get(name)
         if not isinstance(found, ast.AsyncFunctionDef) or found.decorator_list:
             return False
         return not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(found))
 
     def _number(self, function: ast.expr) -> str:
-        """Return the name of a number of the standard library that is no float, if an expression certainly is its class."""
+        """Return the name of a number type of the standard library that is no float.
+
+        It is returned if an expression certainly is its class.
+        """
         counts = Counter(names_bound(self.tree))
         for node in walk(self.tree):
             match node:
@@ -228,16 +262,25 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef, results: _Results)
     own = list(_own_nodes(function))
     if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own):
         return
-    if all(node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None) for node in returned):  # fmt: skip
+    if all(
+        node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+        for node in returned
+    ):
         if not any(isinstance(node, ast.Raise) for node in own):
             yield f"defines {function.name}, which returns nothing"
         return
     if test := _nothing_unless(function):
-        yield f"defines {function.name}, which returns None unless `{test}` holds, as for an answer in another form"
+        yield (
+            f"defines {function.name}, which returns None unless `{test}` holds, as for an answer in "
+            "another form"
+        )
         return
     kinds = [results.no_score(node.value) for node in returned]
     if returned and all(kinds):
-        yield f"has a {function.name} that returns {kinds[0]}, but verl expects a number or a dictionary with a score"
+        yield (
+            f"has a {function.name} that returns {kinds[0]}, but verl expects a number or a dictionary with "
+            "a score"
+        )
         return
     for node in returned:
         match node.value:
@@ -250,7 +293,9 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef, results: _Results)
 
 
 def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Return the test of the answer without which the function ends with nothing; "" if there is none, or it may never fail.
+    """Return the test of the answer without which the function ends with nothing.
+
+    The result is "" if there is none, or if it may never fail.
 
     What an earlier return has left over may always pass the test: then nothing is certain.
     """

@@ -1,4 +1,4 @@
-"""The names that this verl accepts for settings: rollouts, estimators, losses, reward managers, trackers and so on."""
+"""Names that this verl accepts for settings: rollouts, estimators, losses, reward managers, trackers etc."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ class Registry:
 
 @dataclass(frozen=True)
 class VerlRegistries:
-    """The registries by the setting that selects from them. A registry that could not be enumerated is left out.
+    """The registries by the setting that selects from them.
+
+    A registry that could not be enumerated is left out.
 
     `extended_by` is what may register further names: a module that the job loads, a verl plugin; "" if
     nothing does. `closed` are the settings to which it cannot add names: those of a literal or a library, and

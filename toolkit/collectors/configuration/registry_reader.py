@@ -1,4 +1,4 @@
-"""Reads the registries of a verl tree: decorators, dictionaries, and the constants with which a setting is compared."""
+"""Reads a verl tree's registries: decorators, dictionaries, and constants that a setting is compared with."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ _REGISTERED_BY = {
     TRANSPORT: re.compile(rb"CheckpointEngineRegistry"),
     **dict.fromkeys((REWARD_MANAGER, OLD_REWARD_MANAGER), re.compile(rb"reward_manager|reward_loop")),
 }
-_ANY = b"ROLLOUT_REGISTRY EngineRegistry register_adv_est register_policy_loss CheckpointEngineRegistry agent_loop register_trainer reward_manager"
+_ANY = (
+    b"ROLLOUT_REGISTRY EngineRegistry register_adv_est register_policy_loss CheckpointEngineRegistry "
+    b"agent_loop register_trainer reward_manager"
+)
 _REGISTRATION = re.compile(rb"regist", re.IGNORECASE)
 
 
@@ -129,7 +132,7 @@ def read_registries(
 
 
 def _rollouts(tree: Path) -> Registry | None:
-    """Return the first half of the keys of `_ROLLOUT_REGISTRY`; before 0.6, the names in the workers' comparisons."""
+    """Return the first half of `_ROLLOUT_REGISTRY`'s keys; before 0.6, the names that workers compare."""
     pairs = _rollout_pairs(tree)
     if pairs is not None:
         names = tuple(dict.fromkeys(name for name, _ in pairs[0]))
@@ -172,7 +175,10 @@ def _tool_formats(tree: Path, configuration: Configuration) -> Registry | None:
 
 
 def _strategies(tree: Path) -> Registry | None:
-    """Return the backends of `EngineRegistry`, and the strategies that main_ppo compares where it selects the workers itself."""
+    """Return the backends of `EngineRegistry`, and the strategies that main_ppo compares.
+
+    It compares them where it selects the workers itself.
+    """
     compared = _compared([tree / "trainer/main_ppo.py", tree / "trainer/main_ppo_v0.py"], (".strategy",))
     names: list[str] = []
     place = compared.read_from if compared else ""
@@ -197,7 +203,7 @@ def _strategies(tree: Path) -> Registry | None:
 
 
 def _quantizations(tree: Path, configuration: Configuration) -> Registry | None:
-    """Return the names with which verl's vLLM server compares the setting; a trained quantization has other names."""
+    """Return the names that verl's vLLM server compares with the setting; trained quantization has others."""
     if configuration.get(ROLLOUT) != "vllm" or configuration.get(_QAT) is True:
         return None
     path = tree / "workers/rollout/vllm_rollout/vllm_async_server.py"
@@ -218,7 +224,7 @@ def _transports(tree: Path, configuration: Configuration) -> Registry | None:
 
 
 def _resume_modes(tree: Path, configuration: Configuration) -> Registry | None:
-    """Return the modes that the job's trainer compares; an earlier trainer takes any other for one of them."""
+    """Return the modes that the job's trainer compares; an earlier one takes any other for one of them."""
     is_ppo = configuration.program.endswith("/main_ppo.py")
     path = tree / ("trainer/ppo/v1/trainer_base.py" if is_ppo else "utils/checkpoint/checkpoint_handler.py")
     return _compared([path], ("resume_mode",))
@@ -246,13 +252,21 @@ def _corrections(tree: Path, configuration: Configuration, name: str) -> Registr
 
 
 def _contents(tree: Path) -> Registry | None:
-    """Return the words that checkpoint managers and workers look for in the lists of what is saved and loaded."""
+    """Return the words that checkpoint managers and workers look for in lists of what is saved and loaded."""
     names: list[str] = []
     place = ""
-    for path in sorted([*tree.glob("utils/checkpoint/*.py"), *tree.glob("workers/*.py"), *tree.glob("workers/engine/**/*.py")]):  # fmt: skip
+    for path in sorted(
+        [
+            *tree.glob("utils/checkpoint/*.py"),
+            *tree.glob("workers/*.py"),
+            *tree.glob("workers/engine/**/*.py"),
+        ]
+    ):
         for node in walk(_tree(path, b"_contents")):
             match node:
-                case ast.Compare(left=ast.Constant(value=str(name)), ops=[ast.In() | ast.NotIn()], comparators=[other]) if dotted(other).endswith("_contents"):  # fmt: skip
+                case ast.Compare(
+                    left=ast.Constant(value=str(name)), ops=[ast.In() | ast.NotIn()], comparators=[other]
+                ) if dotted(other).endswith("_contents"):
                     names.append(name)
                     place = place or f"{path}:{node.lineno}"
     return Registry(tuple(dict.fromkeys(names)), place) if "model" in names else None
@@ -261,7 +275,7 @@ def _contents(tree: Path) -> Registry | None:
 def _optimizers(
     configuration: Configuration, key: str, interpreter: Interpreter | Unknown
 ) -> Registry | None:
-    """Return the names that the module of `optimizer_impl` imports, for torch only, if verl looks up the name there."""
+    """Return names that `optimizer_impl`'s module imports, for torch only, if verl looks them up there."""
     if isinstance(interpreter, Unknown) or configuration.get(f"{key}_impl") != "torch.optim":
         return None
     for entry in interpreter.sys_path:
@@ -289,10 +303,13 @@ def _trackers(tree: Path) -> Registry | None:
 
 
 def _reward_managers(tree: Path) -> list[Path]:
-    """Return the files of the registries from which `trainer/ppo/reward.py` and the reward loop take managers."""
+    """Return the registries' files from which `trainer/ppo/reward.py` and the reward loop take managers."""
     content = read(tree / "trainer/ppo/reward.py")
     text = content if isinstance(content, bytes) else b""
-    loops = [*tree.glob("experimental/reward_loop/reward_manager/*.py"), *tree.glob("experimental/reward/reward_loop/*.py")]  # fmt: skip
+    loops = [
+        *tree.glob("experimental/reward_loop/reward_manager/*.py"),
+        *tree.glob("experimental/reward/reward_loop/*.py"),
+    ]
     plain = b"verl.workers.reward_manager import get_reward_manager_cls" in text
     return sorted([*loops, *(tree.glob("workers/reward_manager/*.py") if plain else ())])
 
@@ -362,7 +379,9 @@ def _compared(files: Iterable[Path], endings: tuple[str, ...]) -> Registry | Non
     for path in files:
         for node in walk(_tree(path)):
             match node:
-                case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[other]) if f".{dotted(left)}".endswith(endings):  # fmt: skip
+                case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[other]) if (
+                    f".{dotted(left)}".endswith(endings)
+                ):
                     keys = {str(other.value): ""} if isinstance(other, ast.Constant) else constant_keys(other)
                     names += keys or ()  # the other names are compared with another setting
                     place = place or f"{path}:{node.lineno}"

@@ -35,10 +35,11 @@ State = Literal["there", "missing", "unexpanded", "unseen"]
 class RewardFunction:
     """A reward function: `key` is the section, `path` the file as it is written, `name` the function.
 
-    `state`: the file is "there" or "missing", "unexpanded" if it would exist if verl expanded `~`, and "unseen"
-    if the job may run in another folder that has it, or on another machine. `defined` is None if reading cannot decide; `names` are the functions
-    of the file, `reads` is what it certainly reads of its parameters. `expanded` is the path with the folder that `~` stands for, "" without
-    a `~`. `beside` is the file that a missing one may mean: of the same name beside a script, or of a similar name.
+    `state`: the file is "there" or "missing", "unexpanded" if it would exist if verl expanded `~`, and
+    "unseen" if the job may run in another folder that has it, or on another machine. `defined` is None if
+    reading cannot decide; `names` are the functions of the file, `reads` is what it certainly reads of its
+    parameters. `expanded` is the path with the folder that `~` stands for, "" without a `~`. `beside` is the
+    file that a missing one may mean: of the same name beside a script, or of a similar name.
     """
 
     key: str
@@ -99,13 +100,13 @@ def reward_function(
 
 
 def _is_above(path: str, launch: Launch, here: Path) -> bool:
-    """Return whether a folder above this one, or above a script, has the file: the job may be started there."""
+    """Return whether a folder above this one or a script has the file, as the job may be started there."""
     starts = {here, *(Path(script).parent for script, kind in launch.files if kind != "command line")}
     return any(os.path.exists(folder / path) for start in starts for folder in (start, *start.parents))
 
 
 def _tree(file: Path, written: Mapping[str, str | None]) -> ast.Module | None:
-    """Return the syntax tree of a file, or of what the script writes there; None if it is unknown or no Python."""
+    """Return the syntax tree of a file, or of what the script writes there; None if unknown or not Python."""
     if os.path.normpath(file) not in written:
         return parsed(file)
     source = parse((written[os.path.normpath(file)] or "(").encode(), file)
@@ -113,7 +114,7 @@ def _tree(file: Path, written: Mapping[str, str | None]) -> ast.Module | None:
 
 
 def _section(configuration: Configuration, old_keys: OldRewardKeys | Unknown) -> str:
-    """Return the section that verl reads; an old one counts if verl moves its values and the new one is empty."""
+    """Return the section that verl reads: an old one if verl moves its values and the new one is empty."""
     if not configuration.has(_NEW):
         return _OLD
     moved = isinstance(old_keys, OldRewardKeys) and old_keys.moved_by
@@ -155,7 +156,7 @@ def _is_of_an_object(node: ast.AST) -> bool:
 
 
 def _given(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a module's statements bind at any depth when it is imported, and those that a function declares `global`."""
+    """Yield names bound at any depth when a module is imported, and those a function declares `global`."""
     waiting: list[ast.AST] = [tree]
     for node in waiting:
         match node:

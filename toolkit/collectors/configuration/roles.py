@@ -1,4 +1,4 @@
-"""Which models a job has beside the one it trains, which sections of its configuration it therefore reads, and which trackers it uses."""
+"""Which models a job has beside the trained one, the sections that it thus reads, and its trackers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _TRAINS_NOTHING = re.compile(r"/verl/.*/main_(?:generation|eval)\w*\.py$")
 _SWITCHES = ("enable", "enabled")
 
 
-EXTERNAL = ("actor_rollout_ref.model.external_lib", "critic.model.external_lib", "actor_rollout_ref.ref.model.external_lib")  # fmt: skip
+EXTERNAL = (
+    "actor_rollout_ref.model.external_lib",
+    "critic.model.external_lib",
+    "actor_rollout_ref.ref.model.external_lib",
+)
 """The keys of modules that verl imports first: they may register and prepare anything."""
 
 
@@ -35,7 +39,7 @@ def trackers_of(configuration: Configuration) -> tuple[str, ...]:
 
 
 def loads_with_transformers(configuration: Configuration) -> bool:
-    """Return whether the trainer loads the model with transformers, unchanged by a module that verl imports first."""
+    """Return whether the trainer loads the model with transformers, unchanged by a module imported first."""
     key = "actor_rollout_ref.actor.strategy" if configuration.has("actor_rollout_ref") else "engine.strategy"
     return (
         configuration.get(key) in ("fsdp", "fsdp2")
@@ -45,7 +49,10 @@ def loads_with_transformers(configuration: Configuration) -> bool:
 
 
 def no_update(configuration: Configuration) -> str | None:
-    """Return why the job never gets as far as an update, as when it ends after the validation before training; None if it does."""
+    """Return why the job never gets as far as an update; None if it does.
+
+    For example, the job may end after the validation before training.
+    """
     only_validates = (
         configuration.get("trainer.val_only") is True
         and configuration.get("trainer.val_before_train") is not False
@@ -68,7 +75,7 @@ def has_reference(configuration: Configuration) -> bool:
 
 
 def is_read(configuration: Configuration, key: str) -> bool:
-    """Return whether the job may read a key: not below a section that is switched off, or of a model that it does not have."""
+    """Return whether the job may read a key: its section is on, and belongs to a model that the job has."""
     if key.startswith("critic.") and not has_critic(configuration):
         return False
     if key.startswith("actor_rollout_ref.ref.") and not has_reference(configuration):

@@ -18,7 +18,7 @@ _MODULE = "workers/rollout/vllm_rollout/__init__.py"
 
 @dataclass(frozen=True)
 class RolloutModule:
-    """The variables that the package's first file sets if they are unset (`os.environ.setdefault`), as `defaults`."""
+    """The variables that the package's first file sets if unset (`os.environ.setdefault`), as `defaults`."""
 
     path: str
     defaults: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The classes of verl that start servers for a rollout, those that train with them, and whether the servers are shut down.
+"""Classes of verl that start rollout servers or train with them, and whether the servers are shut down.
 
 From 0.4.0 to 0.5.0 a manager holds the servers in `async_llm_servers`, and the trainer holds the manager in
 `async_rollout_manager`. Projects built on verl keep copies of these two files in a folder `verl` of their own
@@ -157,7 +157,10 @@ def _holder(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
 
 
 def _calls_cleanup(tree: ast.Module) -> bool:
-    """Return whether a function of the module mentions both the manager and its `cleanup`, as attributes or strings."""
+    """Return whether a function of the module mentions both the manager and its `cleanup`.
+
+    They may be mentioned as attributes or strings.
+    """
     functions = (node for node in walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return any({MANAGER, END} <= _words(function) for function in functions)
 

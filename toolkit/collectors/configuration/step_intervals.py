@@ -18,7 +18,9 @@ _VALIDATES = re.compile(rb"\bor \(self\.test_freq > 0 and is_valid_step\)")
 
 @dataclass(frozen=True)
 class StepIntervals:
-    """The settings by which the program at `path` divides the number of a step after each step, whatever their values.
+    """The settings by which the program at `path` divides the number of a step after each step.
+
+    It does so whatever their values.
 
     `needs_table`: it validates at `trainer.test_freq` also if the job has no validation table.
     """

@@ -1,4 +1,4 @@
-"""Whether a tool's schema has the fields and types that verl's own classes demand, read from their annotations."""
+"""Whether a tool's schema has the fields and types that verl's classes demand in their annotations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TITLES = ((str, "a text"), (list, "a list"), (dict, "a dictionary"))
 
 
 def fault(schema: Any, verl: Path) -> str:
-    """Return what verl's class refuses about a tool's schema, as "function.parameters.required is a text, not a list"; "" for nothing."""
+    """Return what verl's class refuses about a tool's schema; "" for nothing.
+
+    An example is "function.parameters.required is a text, not a list".
+    """
     tree = parsed(verl / _FILE)
     classes = {node.name: node for node in (tree.body if tree else ()) if isinstance(node, ast.ClassDef)}
     return _of_class(schema, _SCHEMA, classes, "tool_schema") if _SCHEMA in classes else ""

@@ -16,7 +16,8 @@ _IMPORTED_BY = {"torch.utils.tensorboard": "tensorboard"}
 def tracker_imports(verl: Path, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield a tracker's name, the module that it needs, and where verl imports that, as "path:line".
 
-    verl opens each tracker in an `if` on its name, and imports its package there or in the class that it calls.
+    verl opens each tracker in an `if` on its name, and imports its package there or in the class that it
+    calls.
     """
     path = verl / "utils/tracking.py"
     tree = parsed(path)
@@ -57,7 +58,7 @@ def _constructor(node: ast.ClassDef) -> list[ast.stmt]:
 
 
 def _imports(body: Sequence[ast.stmt]) -> Iterator[tuple[str, int]]:
-    """Yield the modules that these statements always import, but Python's and verl's own, with their lines."""
+    """Yield the modules that these statements always import, with lines, except Python's and verl's own."""
     for node in body:
         match node:
             case ast.Import(names=aliases):

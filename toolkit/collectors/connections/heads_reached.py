@@ -1,4 +1,4 @@
-"""Tests whether anything listens at the address of the job's head: one TCP connection to each, closed immediately."""
+"""Tests if anything listens at the job head's address: one TCP connection to each, closed immediately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variables that configure the network for gloo, NCCL and vLLM, as the job's workers have them, and where they are set."""
+"""The network variables of gloo, NCCL and vLLM, as the job's workers have them, and where they are set."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def network_variables(
     environment: EffectiveEnvironment | Unknown,
     machine: Machine,
 ) -> NetworkVariables:
-    """Take the variables that the workers see; NCCL reads those that no environment sets from its own files."""
+    """Take the variables that workers see; NCCL reads those set in no environment from its own files."""
     filed = {given.name: given for given in _of_nccl(machine)}
     found: list[VariableValue] = []
     for name in NAMES:
@@ -89,7 +89,7 @@ def _seen(
 
 
 def _of_nccl(machine: Machine) -> Iterator[VariableValue]:
-    """Yield the settings in NCCL's own files; the user's wins, and blanks are kept (NVIDIA/nccl, src/misc/param.cc)."""
+    """Yield settings in NCCL's files; the user's wins, blanks are kept (NVIDIA/nccl, src/misc/param.cc)."""
     named = machine.environ.get("NCCL_CONF_FILE")
     for path in ("/etc/nccl.conf", named or (f"{machine.home}/.nccl.conf" if machine.home else "")):
         for number, line in enumerate((machine.read(path) or "" if path else "").splitlines(), 1):

@@ -37,7 +37,9 @@ _PYTHON = re.compile(r"python[\d.]*|pt_main_thread|vllm|ray")
 
 @dataclass(frozen=True)
 class Listener:
-    """A process that listens on a TCP port. `pid` is 0 if the kernel does not reveal it: the process is another user's.
+    """A process that listens on a TCP port.
+
+    `pid` is 0 if the kernel does not reveal it: the process is another user's.
 
     `name` is the program's name, or the title that it set. `orphan`: its parent has ended.
     """
@@ -52,7 +54,10 @@ class Listener:
 
 @dataclass(frozen=True)
 class RequestedPorts:
-    """Ports that the job is configured to take, from `first` to `last`. `needed`: the job does not start without them."""
+    """Ports that the job is configured to take, from `first` to `last`.
+
+    `needed`: the job does not start without them.
+    """
 
     first: int
     last: int
@@ -66,8 +71,8 @@ class RequestedPorts:
 class Ports:
     """The state of this machine's ports.
 
-    `ephemeral` is the range from which the kernel takes ports for outgoing connections, without those that are
-    `reserved`.
+    `ephemeral` is the range from which the kernel takes ports for outgoing connections, without those that
+    are `reserved`.
     """
 
     listeners: tuple[Listener, ...] = ()
@@ -132,7 +137,7 @@ def _who(pid: int) -> tuple[str, bool, bool]:
 
 
 def _is_orphan(process: Any) -> bool:
-    """Return whether the process was adopted by the init process or a service manager, rather than started by it."""
+    """Return whether the init process or a service manager adopted the process rather than started it."""
     parent = process.parent()
     if parent is None:
         return False
@@ -173,7 +178,10 @@ def _of_ray(words: tuple[Word, ...]) -> Iterator[RequestedPorts]:
 
 
 def _is_open(word: Word, before: Word | None) -> bool:
-    """Whether a variable may expand to several words (`$RAY_ARGS`), and so to any option: no default is certain then."""
+    """Whether a variable may expand to several words (`$RAY_ARGS`), and so to any option.
+
+    No default is certain then.
+    """
     name = before.written if before is not None else ""
     is_value = name.startswith("--") and "=" not in name and name not in _FLAGS
     return word.text is None and not is_value and _ANY_WORDS.fullmatch(word.written) is not None

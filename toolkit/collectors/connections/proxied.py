@@ -1,4 +1,4 @@
-"""The job's own addresses that the installed HTTP clients would reach through a proxy, as the clients report."""
+"""The job's own addresses that the installed HTTP clients report they would reach through a proxy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOCAL = ("127.0.0.1", "localhost")
 
 @dataclass(frozen=True)
 class Client:
-    """An HTTP client: the hosts that it reaches through a proxy, or why it does not work with these variables at all."""
+    """An HTTP client: the hosts it reaches through a proxy, or why it cannot work with these variables."""
 
     name: str
     proxied: tuple[str, ...] = ()
@@ -36,8 +36,8 @@ class Proxied:
     """The addresses that the job itself uses (`hosts`), and which clients reach them through a proxy.
 
     `no_proxy` is what the clients were given, by name. `named_by` are the variables that name a proxy; their
-    values are not kept. `path` and `line` are where a launch file sets the list of exceptions, "" and 0 if the
-    shell sets it or it is unset.
+    values are not kept. `path` and `line` are where a launch file sets the list of exceptions, "" and 0 if
+    the shell sets it or it is unset.
     """
 
     hosts: tuple[str, ...]

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Setting:
-    """A key and its other value; with `left_out` the script's own word is removed, so that verl's default counts."""
+    """A key and its other value; `left_out` removes the script's own word, so that verl's default counts."""
 
     key: str
     value: Any = None

@@ -1,4 +1,7 @@
-"""Looks for the nearest settings with which construction accepts the job. Only a fix requires it: it takes up to two minutes."""
+"""Looks for the nearest settings with which construction accepts the job.
+
+Only a fix requires it: it takes up to two minutes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries other settings until construction accepts the job: single edits for the first fault, then for the next one."""
+"""Tries other settings until construction accepts the job: single edits for one fault, then the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.sources.hydra.written import as_written
 
 Build = Callable[[Iterable[str], str], Construction | Unknown]
-"""Builds the job with these overrides. It goes no further than the named stage unless that succeeds; "" for all stages."""
+"""Builds the job with these overrides.
+
+It goes no further than the named stage unless that succeeds; "" for all stages.
+"""
 
 _MOST = 60  # configurations that are tried
 _MOST_EDITS = 3
@@ -78,7 +81,10 @@ class _Search:
         return Accepted(tried=self._tried, left=f"{fault.stage}: {fault.kind}: {fault.text}")
 
     def _better(self, state: _State, fault: Built) -> _State | None:
-        """Return the first state in which the stage of this fault succeeds; else one without the stage, or where it fails elsewhere."""
+        """Return the first state in which the stage of this fault succeeds.
+
+        Otherwise, return one without the stage, or one where the stage fails elsewhere.
+        """
         idle: _State | None = None
         moved: _State | None = None
         last = _MOST
@@ -145,7 +151,10 @@ def _heals(before: _State, after: _State, fault: Built, ended: Ended) -> bool:
 
 
 def _keeps(before: _State, after: _State) -> bool:
-    """Return whether each stage that succeeded still does, those that failed are still judged, and no other fails that was judged before."""
+    """Return whether each stage that succeeded still does.
+
+    In addition, those that failed are still judged, and no other fails that was judged before.
+    """
     was, now = _ended(before), _ended(after)
     judged = {name: ended for name, ended in was.items() if ended != "not reached"}
     return (

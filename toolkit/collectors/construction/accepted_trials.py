@@ -27,7 +27,8 @@ _FRAMES, _INNERMOST = 4, 2  # of verl, the engine and the user; of all
 _AROUND = 3  # lines
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _FIXED = re.compile(
-    r"(?:^|\.)(?:model\.path|train_files|val_files|custom_reward_function\.path|custom_cls\.path|adv_estimator|n_gpus_per_node|nnodes)$"
+    r"(?:^|\.)(?:model\.path|train_files|val_files|custom_reward_function\.path|custom_cls\.path"
+    r"|adv_estimator|n_gpus_per_node|nnodes)$"
 )
 """What the job is about, and the machine: such settings are never left out, nor replaced."""
 _SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -42,12 +43,26 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "reward manager": ("reward",),
     "reward": ("reward",),
     "weights": ("actor_rollout_ref.model.", "model."),
-    "training engine": ("actor_rollout_ref.actor.", "actor_rollout_ref.model.", "critic.", "optim.", "engine.", "model."),
-    "world": ("actor_rollout_ref.actor.", "actor_rollout_ref.model.", "critic.", "optim.", "engine.", "model."),
+    "training engine": (
+        "actor_rollout_ref.actor.",
+        "actor_rollout_ref.model.",
+        "critic.",
+        "optim.",
+        "engine.",
+        "model.",
+    ),
+    "world": (
+        "actor_rollout_ref.actor.",
+        "actor_rollout_ref.model.",
+        "critic.",
+        "optim.",
+        "engine.",
+        "model.",
+    ),
     "algorithm": ("algorithm.", "actor_rollout_ref.actor."),
     "resuming": ("trainer.",),
     "trackers": ("trainer.",),
-}  # fmt: skip
+}
 """The sections in which the cause of a stage's fault usually is."""
 _OF_ROWS = frozenset(
     {
@@ -60,13 +75,19 @@ _OF_ROWS = frozenset(
         "micro batches of talks",
     }
 )
-"""Stages that meet the first rows only: the numbers in their messages are lengths of these, and other rows are longer."""
+"""Stages that meet the first rows only.
+
+The numbers in their messages are lengths of these rows, and other rows are longer.
+"""
 
 
 def trials(
     fault: Built, configuration: Configuration, folder: Path, done: Iterable[Setting] = ()
 ) -> Iterator[Setting]:
-    """Yield settings to try, each once, for a job that starts in `folder`. Keys that are `done` stay as they are."""
+    """Yield settings to try, each once, for a job that starts in `folder`.
+
+    Keys that are `done` stay as they are.
+    """
     changed = {setting.key for setting in done}
     words = [
         word
@@ -87,7 +108,10 @@ def trials(
 
 
 def _of_keys(keys: Iterable[str], configuration: Configuration, hints: _Hints) -> Iterator[Setting]:
-    """Yield other values for the keys that the fault names: what was meant and verl's defaults of all, then what else may fit."""
+    """Yield other values for the keys that the fault names.
+
+    First come what was meant and verl's defaults of all keys, then what else may fit.
+    """
     later: list[Setting] = []
     for key in keys:
         word = configuration.override_of(key)
@@ -154,7 +178,10 @@ def _allowed(configuration: Configuration) -> list[int]:
 
 
 def _named(fault: Built, words: Sequence[OverrideWord], hints: _Hints) -> list[str]:
-    """Return the keys of the words that the message or the code names, or whose value the message repeats, the best proof first."""
+    """Return the keys of the words that the message or the code names, the best proof first.
+
+    Words whose value the message repeats count as well.
+    """
     texts = set(_NAME.findall(fault.text))
     proofs: dict[str, int] = {}
     for word in words:
@@ -233,9 +260,11 @@ def _elsewhere(key: str, configuration: Configuration) -> list[Any]:
     return [
         word.value
         for word in configuration.overrides
-        if word.fate == "applied" and word.key != key and word.key.rpartition(".")[2] == last
+        if word.fate == "applied"
+        and word.key != key
+        and word.key.rpartition(".")[2] == last
         and isinstance(word.value, (int, str))
-    ]  # fmt: skip
+    ]
 
 
 def _is_editable(word: OverrideWord) -> bool:

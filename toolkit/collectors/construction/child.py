@@ -1,4 +1,7 @@
-"""Runs the construction's child process, and a second time without the stage that ended it; or one that builds many similar jobs."""
+"""Runs the construction's child process, and a second time without the stage that ended it.
+
+Alternatively, it runs one that builds many similar jobs.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,10 @@ class Builder:
 def builder(
     machine: Machine, python: str, request: Mapping[str, Any], limit: float
 ) -> Iterator[Builder | Unknown]:
-    """Start a child that builds jobs similar to the one of `request` for at most `limit` seconds. Afterwards it is ended."""
+    """Start a child that builds jobs similar to the one of `request` for at most `limit` seconds.
+
+    Afterwards it is ended.
+    """
     deadline = time.monotonic() + limit
     token = _token()
     words = _command(python, token, {**request, "serve": True})

@@ -11,9 +11,9 @@ from verl_doctor.toolkit.collectors.construction.world import World
 Ended = Literal["ok", "breaks", "hangs", "crashes", "not there", "not needed", "not judged", "not reached"]
 """The outcome of a stage.
 
-breaks: verl, the engine or the user's code raised; hangs: it exceeded its time limit; crashes: the process died
-in it; not there: this release has no such part; not needed: this job has none; not judged: it needs something
-unavailable here; not reached: an earlier stage failed.
+breaks: verl, the engine or the user's code raised; hangs: it exceeded its time limit; crashes: the process
+died in it; not there: this release has no such part; not needed: this job has none; not judged: it needs
+something unavailable here; not reached: an earlier stage failed.
 """
 
 BAD: frozenset[Ended] = frozenset({"breaks", "hangs", "crashes"})
@@ -36,9 +36,9 @@ class Frame:
 class Built:
     """The result of one stage.
 
-    `kind` and `text` are the exception's class and message, or why it is not judged; `key` the setting that it
-    names. `word` is the override on the command line that set the value, with its place: "" and 0 if there is
-    none. `users`: it ran the user's own code.
+    `kind` and `text` are the exception's class and message, or why it is not judged; `key` the setting that
+    it names. `word` is the override on the command line that set the value, with its place: "" and 0 if there
+    is none. `users`: it ran the user's own code.
     """
 
     stage: str
@@ -71,7 +71,7 @@ class Construction:
     world: World | None = None
 
     def bad(self, *names: str) -> Iterator[Built]:
-        """Those of these stages that broke, hung or crashed; a repeated fault only where it first appeared."""
+        """Those of these stages that broke, hung or crashed; a repeated fault only where it first appears."""
         seen = set()
         for built in self.stages:
             if built.ended in BAD and (fault := (built.kind, built.text)) not in seen:

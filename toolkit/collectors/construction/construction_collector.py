@@ -40,9 +40,14 @@ _LIMIT = 240.0  # seconds: it imports verl, torch and vLLM, perhaps from a slow 
 _OF_THE_RUN = frozenset(
     f"trainer.{name}"
     for name in (
-        "project_name", "experiment_name", "default_local_dir", "default_hdfs_dir", "rollout_data_dir", "validation_data_dir",
+        "project_name",
+        "experiment_name",
+        "default_local_dir",
+        "default_hdfs_dir",
+        "rollout_data_dir",
+        "validation_data_dir",
     )
-)  # fmt: skip
+)
 _MODEL = "actor_rollout_ref.model"
 _REWARD = ("reward.custom_reward_function", "custom_reward_function")
 _USUAL: Mapping[str, tuple[str, ...]] = {
@@ -90,7 +95,10 @@ def request_of(
     machine: Machine,
     processes: JobProcesses | Unknown,
 ) -> dict[str, Any] | Unknown:
-    """What the child is to build, or why it cannot be built. Where a launcher starts the `processes`, its numbers count."""
+    """What the child is to build, or why it cannot be built.
+
+    Where a launcher starts the `processes`, its numbers count.
+    """
     if configuration.refused:
         return Unknown(f"Hydra does not compose the configuration: {configuration.refused}")
     undetermined = [
@@ -133,7 +141,7 @@ def request_of(
 
 
 def _launched(processes: JobProcesses | Unknown) -> tuple[int, int] | None:
-    """Return how many processes a launcher starts, and how many of them on each node; None if the settings decide it."""
+    """Return how many processes a launcher starts, and how many per node; None if the settings decide it."""
     if isinstance(processes, Unknown):
         return None
     world = processes.world_size({"nnodes": "1", "nproc_per_node": "1"})
@@ -141,7 +149,10 @@ def _launched(processes: JobProcesses | Unknown) -> tuple[int, int] | None:
 
 
 def _made_first(configuration: Configuration, launch: Launch, machine: Machine) -> Iterator[str]:
-    """Yield the missing files of the job that the script may create first. A relative path may be a name on the model hub."""
+    """Yield the missing files of the job that the script may create first.
+
+    A relative path may be a name on the model hub.
+    """
     here = folder_of(launch, machine.cwd)
     for word in configuration.overrides:
         values = word.value if isinstance(word.value, list) else [word.value]
@@ -158,7 +169,10 @@ def _made_first(configuration: Configuration, launch: Launch, machine: Machine) 
 
 
 def _written_first(configuration: Configuration, launch: Launch, machine: Machine) -> Iterator[str]:
-    """Yield the files in the configuration's folder, and those that a setting names, to which the script writes what they do not have."""
+    """Yield the files to which the script writes what they do not have.
+
+    They are in the configuration's folder, or a setting names them.
+    """
     here = folder_of(launch, machine.cwd)
     words = launch.command.words if launch.command else ()
     parts = (part for word in words for part in _BETWEEN_PATHS.split(word.text or "") if part)

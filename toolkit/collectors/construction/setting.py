@@ -1,4 +1,4 @@
-"""The job's setting that caused an exception: the key that the message names, or the key with the value that it repeats."""
+"""The job's setting behind an exception: the key that the message names, or whose value it repeats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _REQUIRED_BY = {"critic": "algorithm.adv_estimator"}
 def setting_of(
     text: str, key: str, usual: Iterable[str], configuration: Configuration
 ) -> tuple[str, OverrideWord | None]:
-    """Return the key, and the word of the command that sets it. `usual` are a stage's usual keys, the most likely first.
+    """Return the key, and the word of the command that sets it.
+
+    `usual` are a stage's usual keys, the most likely first.
 
     A message may name a key by its last parts, or repeat its value.
     """
@@ -46,7 +48,7 @@ def _of_key(key: str, overrides: list[OverrideWord]) -> OverrideWord | None:
 
 
 def _names(text: str, key: str) -> bool:
-    """Return whether a text contains the key, its last two parts, or its last part unless that is an ordinary word."""
+    """Return whether a text contains the key, its last two parts, or its last part if no ordinary word."""
     parts = key.split(".")
     tail = ".".join(parts[-2:])
     last = parts[-1]

@@ -69,7 +69,7 @@ class Share:
 
     @property
     def working(self) -> int:
-        """Bytes on the GPU at the computable peak: during the optimizer's step, or while the weights are gathered."""
+        """Bytes on the GPU at the computable peak: in the optimizer's step, or while gathering weights."""
         if self.weights_away == "always":
             return self.gathered
         own = self.weights + (self.states or 0)
@@ -80,9 +80,9 @@ class Share:
 class Engine:
     """What the rollout's engine keeps on each of its GPUs: weights, and one token's cache.
 
-    Both are in bytes, None if their types are unknown. `share` is the part of a GPU's memory that it may take,
-    `longest` the tokens of one sequence, 0 if unknown. `apart`: it has its own GPUs; `sleeps`: it frees its
-    memory while the trainer works.
+    Both are in bytes, None if their types are unknown. `share` is the part of a GPU's memory that it may
+    take, `longest` the tokens of one sequence, 0 if unknown. `apart`: it has its own GPUs; `sleeps`: it frees
+    its memory while the trainer works.
     """
 
     name: str

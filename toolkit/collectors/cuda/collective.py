@@ -1,4 +1,6 @@
-"""Tries whether the visible GPUs can reduce a tensor together, with the target's torch and NCCL, and with possible remedies.
+"""Tries whether the visible GPUs can reduce a tensor together with the target's torch and NCCL.
+
+It also tries possible remedies.
 
 The remedies are ordered by cost. NCCL_NVLS_ENABLE=0: verl-project/verl verl/trainer/constants_ppo.py.
 NCCL_CUMEM_HOST_ENABLE=0: NVIDIA/nccl#1838, verl-project/verl#2803. NCCL_P2P_DISABLE, NCCL_SHM_DISABLE:
@@ -35,7 +37,10 @@ REMEDIES: tuple[Remedy, ...] = (
     (("NCCL_P2P_DISABLE", "1"),),
     (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")),
 )
-"""The remedies to try when plain NCCL fails, the cheapest first. The first concerns GPUs on NVSwitches only."""
+"""The remedies to try when plain NCCL fails, the cheapest first.
+
+The first concerns GPUs on NVSwitches only.
+"""
 
 WORKAROUNDS = ("NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
 """Variables removed for the plain trial, which determines whether they are needed."""
@@ -43,7 +48,7 @@ WORKAROUNDS = ("NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "
 
 @dataclass(frozen=True)
 class Collective:
-    """The trials on these GPUs in order: plain, and if that failed the remedies up to the first that works."""
+    """Trials on these GPUs in order: plain, and if that failed the remedies up to the first that works."""
 
     gpus: tuple[int, ...]
     nccl: str
@@ -114,7 +119,7 @@ def _obstacle(mine: Sequence[Device], gpus: Gpus) -> Unknown | None:
 
 
 def _remedies(mine: Sequence[Device], environ: Mapping[str, str]) -> Iterator[Remedy]:
-    """Yield the remedies that may change something: not those the job already uses, and no multicast without switches."""
+    """Yield remedies that may change something: none already used, no multicast without switches."""
     switches = any(device.fabric.state == "completed" for device in mine)
     for remedy in REMEDIES:
         needless = remedy[0][0] == "NCCL_NVLS_ENABLE" and not switches

@@ -1,4 +1,4 @@
-"""One trial of a collective: a child of the target's interpreter for all ranks, and the evaluation of its results."""
+"""One trial of a collective: a child of the target's interpreter for all ranks, and its evaluated results."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ GRACE = 10.0  # for the processes that start and end the ranks
 class Trial:
     """One trial with these `variables` set.
 
-    `works`: every rank had the right result in time. `wrong`: some rank had a wrong result. `stuck` is what the
-    slowest rank was doing when it failed, `ended` how the terminated ranks ended (exit codes, signals as
-    negative numbers), `messages` the errors of NCCL and torch. `first` is the duration of the first collective,
-    in seconds; `bandwidth` is the bus bandwidth in GB/s (nccl-tests) with 16 MiB, 0 if not measured. `seconds`
-    is the duration of the trial.
+    `works`: every rank had the right result in time. `wrong`: some rank had a wrong result. `stuck` is what
+    the slowest rank was doing when it failed, `ended` how the terminated ranks ended (exit codes, signals as
+    negative numbers), `messages` the errors of NCCL and torch. `first` is the duration of the first
+    collective, in seconds; `bandwidth` is the bus bandwidth in GB/s (nccl-tests) with 16 MiB, 0 if not
+    measured. `seconds` is the duration of the trial.
     """
 
     variables: Remedy = ()

@@ -1,4 +1,4 @@
-"""Whether the driver's library works: `cuInit` in a child of the target's interpreter, as the job would start it."""
+"""Whether the driver's library works: `cuInit` in a child of the target's interpreter, as in the job."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class CudaAnswer:
     """The result in one process.
 
     `file` is the library that it loaded, `code` what `cuInit` or `cuDeviceGetCount` returned, `name` the
-    driver's name for it, `cuda` the newest CUDA that the driver supports (13000 is 13.0). `error` is why there
-    is no code, `hangs`: none came within the time limit. `refused` are the driver's device files that could not
-    be opened, each with the reason.
+    driver's name for it, `cuda` the newest CUDA that the driver supports (13000 is 13.0). `error` is why
+    there is no code, `hangs`: none came within the time limit. `refused` are the driver's device files that
+    could not be opened, each with the reason.
     """
 
     file: str = ""

@@ -1,4 +1,4 @@
-"""The driver's library: which `libcuda.so.1` a process of the job would load and why, and which others this machine has."""
+"""The driver's library: which `libcuda.so.1` the job would load and why, and which others exist here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from verl_doctor.toolkit.sources.elf.loader import ENDS_SEARCH, Candidate, Loade
 from verl_doctor.toolkit.system.file_systems import file_systems
 
 SONAME = "libcuda.so.1"
-# Common driver folders besides the loader's own: Google's and other device plugins, WSL2, NixOS, distributions.
+# Common driver folders besides the loader's own: Google's and other device plugins, WSL2, NixOS,
+# distributions.
 _USUAL = (
     "/usr/local/nvidia/lib64",
     "/usr/local/nvidia/lib",
@@ -96,7 +97,7 @@ class LibCuda:
 
     @property
     def drivers_own(self) -> Library | None:
-        """The driver's own library, whether or not the search finds it: with the driver's version if versions are known."""
+        """The driver's own library, found by the search or not: with the driver's version if known."""
         sound = [
             candidate
             for candidate in (*self.candidates, *self.elsewhere)
@@ -145,7 +146,7 @@ def libcuda(
 def _elsewhere(
     machine: Machine, loader: Loader, interpreter: Interpreter, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield other places of such files: the loader's cache, the mounts of container runtimes, and the usual folders."""
+    """Yield other places of such files: the loader's cache, container runtimes' mounts, the usual folders."""
     for entry in loader.cached(SONAME):
         yield entry.path
     for mount in file_systems(machine):

@@ -46,7 +46,7 @@ class LibraryPath:
 def library_path(
     variables: Variables, launch: Launch | Unknown, rollout: RolloutModule | Unknown
 ) -> LibraryPath:
-    """Check the shell's value, each line of a launch file that sets the variable, and verl's modules that start vLLM."""
+    """Check the shell's value, each launch file line that sets it, and verl's modules that start vLLM."""
     found = [*_stubs(variables.get(VARIABLE), "", 0)]
     for setting in () if isinstance(launch, Unknown) else launch.settings:
         if setting.name == VARIABLE and not setting.removed:

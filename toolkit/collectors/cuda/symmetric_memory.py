@@ -1,4 +1,4 @@
-"""Whether this vLLM reduces tensors through torch's symmetric memory, where verl gives each rank a separate GPU."""
+"""Whether this vLLM reduces tensors by torch's symmetric memory, where verl gives each rank its own GPU."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _VERLS_WORKERS = (b"ExternalZeroMQDistributedExecutor", b"ExternalRayDistributed
 class SymmetricMemory:
     """Whether vLLM uses symmetric memory unless disabled (`on`), and whether that fails.
 
-    `stops`: a failure to set it up ends the engine, in `read_from`. `in_workers`: the ranks are workers of verl
-    that see one GPU each, which causes such a failure.
+    `stops`: a failure to set it up ends the engine, in `read_from`. `in_workers`: the ranks are workers of
+    verl that see one GPU each, which causes such a failure.
     """
 
     on: bool

@@ -1,4 +1,7 @@
-"""Killed processes that cannot end, which may hold GPU memory without a visible holder; and whether any may be hidden."""
+"""Killed processes that cannot end, which may hold GPU memory without a visible holder.
+
+It also covers whether any may be hidden.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class DyingProcesses:
 
 @collector()
 def dying_processes(machine: Machine) -> DyingProcesses | Unknown:
-    """Find processes whose first thread has ended while others have not, and blocked processes with a pending SIGKILL."""
+    """Find processes whose first thread alone has ended, and blocked processes with a pending SIGKILL."""
     listed = numbers(machine)
     if isinstance(listed, Unknown):
         return listed

@@ -11,7 +11,10 @@ CONTEXT = 1024  # MiB; less may be driver overhead, a display or an empty CUDA c
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a GPU in MiB. `reserved` is what the driver keeps for itself, a part of `total` and not of `used`."""
+    """Memory of a GPU in MiB.
+
+    `reserved` is what the driver keeps for itself, a part of `total` and not of `used`.
+    """
 
     total: int
     used: int
@@ -56,7 +59,10 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Bus:
-    """The present PCIe link, and the maximum of card and slot. An idle GPU lowers the generation, never the width."""
+    """The present PCIe link, and the maximum of card and slot.
+
+    An idle GPU lowers the generation, never the width.
+    """
 
     width: int
     width_most: int
@@ -79,10 +85,11 @@ class Device:
 
     `uuid` is the beginning of its UUID, such as "GPU-8932f937": enough for CUDA_VISIBLE_DEVICES, but not the
     full identity. `trouble` is why NVML reports nothing, and everything else is empty then. `capability` is
-    "9.0", `place` its PCI address as the kernel writes it, "0000:c6:00". `slowdowns` are the reasons for which
-    its clocks are throttled at this moment, other than to save power. Power is in watts, `temperature` in
-    degrees Celsius. `compute_mode`: "default", "exclusive process", "prohibited". `links` and `links_active`
-    count NVLinks. `holders` are the processes that hold its memory, `mig_devices` its parts while `mig` is on.
+    "9.0", `place` its PCI address as the kernel writes it, "0000:c6:00". `slowdowns` are the reasons for
+    which its clocks are throttled at this moment, other than to save power. Power is in watts, `temperature`
+    in degrees Celsius. `compute_mode`: "default", "exclusive process", "prohibited". `links` and
+    `links_active` count NVLinks. `holders` are the processes that hold its memory, `mig_devices` its parts
+    while `mig` is on.
     """
 
     index: int
@@ -116,7 +123,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Peers:
-    """Two GPUs by number, and whether they read each other's memory: "ok" or why not. `nvlink`: over NVLink."""
+    """Two GPUs by number, and whether they read each other's memory: "ok" or why not.
+
+    `nvlink`: over NVLink.
+    """
 
     first: int
     second: int
@@ -126,11 +136,13 @@ class Peers:
 
 @dataclass(frozen=True)
 class Gpus:
-    """All NVIDIA GPUs, whatever CUDA_VISIBLE_DEVICES hides. `cuda` is the newest CUDA that the driver supports: "13.0".
+    """All NVIDIA GPUs, whatever CUDA_VISIBLE_DEVICES hides.
 
-    `refused` is NVML's error if it did not start although there are devices: `devices` is empty then. `seconds`
-    is how long it took to open the driver. `openers` are processes that have some GPU open, searched for only
-    if NVML names none for memory that is in use.
+    `cuda` is the newest CUDA that the driver supports: "13.0".
+
+    `refused` is NVML's error if it did not start although there are devices: `devices` is empty then.
+    `seconds` is how long it took to open the driver. `openers` are processes that have some GPU open,
+    searched for only if NVML names none for memory that is in use.
     """
 
     devices: tuple[Device, ...] = ()

@@ -21,9 +21,9 @@ class Holder:
     """A process that holds memory of a GPU.
 
     `memory` is in MiB, None if NVML does not report it. `role` is its part in a job
-    (`processes.processes.Role`), empty if it has no known part. `title` is the first word of its command line,
-    empty if the process is not visible from here: another container's. `mine`: it runs as this user. `started`
-    is in seconds since the epoch.
+    (`processes.processes.Role`), empty if it has no known part. `title` is the first word of its command
+    line, empty if the process is not visible from here: another container's. `mine`: it runs as this user.
+    `started` is in seconds since the epoch.
     """
 
     pid: int
@@ -48,7 +48,7 @@ def holders_of(pairs: Sequence[Sequence[int | None]]) -> tuple[Holder, ...]:
 
 
 def openers() -> tuple[Holder, ...]:
-    """Return the processes visible from here that have the device file of some GPU open, if that may be inspected.
+    """Return the visible processes that have some GPU's device file open, if that may be inspected.
 
     For containers in which NVML names no processes. Which GPU they use, and how much of it, is unknown.
     """
@@ -82,7 +82,7 @@ def _looked_up(pid: int, memory: int | None) -> Holder:
 
 
 def _opens_a_gpu(pid: int, *, unseen: bool) -> bool:
-    """Return whether the process has the device file of a GPU open; `unseen` is the result if that may not be inspected.
+    """Return whether the process has a GPU's device file open; `unseen` if that may not be inspected.
 
     In a container NVML may report the host's process numbers, which here belong to other processes.
     """

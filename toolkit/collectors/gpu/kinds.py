@@ -17,5 +17,8 @@ class GpuKinds:
 
 @collector(local=True)  # derived from a fact that travels
 def gpu_kinds(gpus: Gpus) -> GpuKinds:
-    """Derive them from NVML's report. A fact that needs only this can be kept while memory and clocks change."""
+    """Derive them from NVML's report.
+
+    A fact that needs only this can be kept while memory and clocks change.
+    """
     return GpuKinds(tuple(sorted({device.capability for device in gpus.sound if device.capability})))

@@ -21,7 +21,7 @@ def driver_version(machine: Machine) -> str:
 
 
 def has_gpu_on_bus(machine: Machine) -> bool:
-    """Return whether an NVIDIA GPU is on the PCI bus, as far as the kernel lists its devices, with or without a driver."""
+    """Return whether the kernel lists an NVIDIA GPU on the PCI bus, with or without a driver."""
     try:
         devices = os.listdir(machine.at(_DEVICES))  # noqa: PTH208 - names alone
     except OSError:

@@ -62,7 +62,10 @@ def xids(machine: Machine, gpus: Gpus) -> Xids | Unknown:
 
 
 def _kmsg(machine: Machine) -> str | None:
-    """Return all records that the kernel still has. Each read returns one record; the last fails because it would block."""
+    """Return all records that the kernel still has.
+
+    Each read returns one record; the last fails because it would block.
+    """
     try:
         descriptor = os.open(machine.at("/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
     except OSError:

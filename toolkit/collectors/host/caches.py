@@ -174,5 +174,5 @@ def _is_foreign(folder: Path) -> bool:
 
 
 def _is_own_disk(mount: FileSystem) -> bool:
-    """Return whether it is invisible to other machines, not in memory, and compiled code can be loaded from it."""
+    """Return whether it is invisible to other machines, not in memory, and allows loading compiled code."""
     return not (mount.shared or mount.in_memory or mount.read_only or "noexec" in mount.options)

@@ -1,4 +1,7 @@
-"""This machine's clock: whether the kernel reports it as synchronised, and its time, for comparison between nodes."""
+"""This machine's clock: whether the kernel reports it as synchronised, and its time.
+
+The time is for comparison between nodes.
+"""
 
 from __future__ import annotations
 

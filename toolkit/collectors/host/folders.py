@@ -1,4 +1,4 @@
-"""The job's temporary files: Ray's sessions with their sockets, spilled objects, and all other temporary files.
+"""The job's temporary files: Ray's sessions with their sockets, spilled objects, and all others.
 
 Ray uses --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it (ray/_common/utils.py, earlier
 ray/_private/utils.py: get_default_system_temp_dir). Everything else uses TMPDIR or /tmp.
@@ -71,8 +71,8 @@ class Folder:
 class Folders:
     """The folders of the job on this machine.
 
-    Those for spilled objects are listed only if they are configured. A `spare` folder has a short path that Ray
-    could use instead.
+    Those for spilled objects are listed only if they are configured. A `spare` folder has a short path that
+    Ray could use instead.
     """
 
     folders: tuple[Folder, ...] = ()
@@ -100,7 +100,9 @@ def folders(
     configuration: Configuration | Unknown,
     spilling: Spilling | Unknown,
 ) -> Folders:
-    """Check the folders of the running raylets, and those that a Ray started from here would use, as far as that is certain.
+    """Check the folders of the running raylets, and those that a Ray started from here would use.
+
+    The latter are checked as far as they are certain.
 
     If raylets are running, the latter count only if they are configured and the job joins no Ray.
     """

@@ -11,7 +11,10 @@ from verl_doctor.toolkit.target import Target
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """The smallest GPU's memory, in bytes, as `each`. `by` is its source: `--gpu-memory`, or the GPU of this machine."""
+    """The smallest GPU's memory, in bytes, as `each`.
+
+    `by` is its source: `--gpu-memory`, or the GPU of this machine.
+    """
 
     each: int
     by: str

@@ -1,4 +1,7 @@
-"""Whether a job is to run on this machine, so that its limits matter. It may be idle now: `Processes` lists what runs."""
+"""Whether a job is to run on this machine, so that its limits matter.
+
+It may be idle now: `Processes` lists what runs.
+"""
 
 from __future__ import annotations
 

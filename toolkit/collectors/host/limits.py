@@ -1,7 +1,10 @@
-"""The kernel's limits for the job: CPUs, threads, open files, locked memory; for this shell and for each raylet.
+"""The kernel's limits for the job: CPUs, threads, open files, locked memory.
 
-Ray's workers are children of the raylet and inherit its limits, not those of the shell from which the driver is
-started. A raylet started by a service, by another shell or before `ulimit` was raised has different limits.
+They are read for this shell and for each raylet.
+
+Ray's workers are children of the raylet and inherit its limits, not those of the shell from which the driver
+is started. A raylet started by a service, by another shell or before `ulimit` was raised has different
+limits.
 """
 
 from __future__ import annotations
@@ -85,8 +88,8 @@ class HostLimits:
     """Limits of this shell and of the raylets that run as this user, and the kernel's own.
 
     `online` are the machine's CPUs. `tasks` are the visible processes and threads of this user at present,
-    `all_tasks` those of all users. `threads_max` and `pid_max` are the kernel's (sysctl). `others` are raylets
-    of other users.
+    `all_tasks` those of all users. `threads_max` and `pid_max` are the kernel's (sysctl). `others` are
+    raylets of other users.
     """
 
     shell: Limits
@@ -100,7 +103,7 @@ class HostLimits:
 
     @property
     def subjects(self) -> tuple[Limits, ...]:
-        """The processes with a job's limits: the raylets if there are any, else this shell, which would start a raylet."""
+        """The processes with a job's limits: the raylets, or else this shell, which would start a raylet."""
         return self.raylets or (self.shell,)
 
 
@@ -134,7 +137,8 @@ def limits_of(machine: Machine, pid: int = 0) -> Limits:
     rows = dict(_rows(machine.read(f"/proc/{process}/limits") or ""))
     status = _status(machine.read(f"/proc/{process}/status") or "")
     first = (machine.read(f"/proc/{process}/uid_map") or "0 0 4294967295").split() == _FIRST_NAMESPACE
-    # Capabilities count only in the first user namespace: a container with its own users has none that matter.
+    # Capabilities count only in the first user namespace: a container with its own users has none that
+    # matter.
     powers = _bits(status.get("CapEff", "")) if first else 0
     ray_cpus = _RAYLETS_CPUS.search(command_of(pid, machine)) if pid else None
     return Limits(
@@ -185,7 +189,7 @@ def _set(old: Limit, value: str, unit: int, *, soft_alone: bool, root: bool) -> 
 
 
 def _rows(text: str) -> Iterator[tuple[str, Limit]]:
-    """Yield the lines of /proc/PID/limits: a name, the soft and the hard limit, in columns separated by two blanks."""
+    """Yield the lines of /proc/PID/limits: name, soft and hard limit, in columns two blanks apart."""
     for line in text.splitlines()[1:]:
         columns = re.split(r"\s{2,}", line.strip())
         if len(columns) > 2:

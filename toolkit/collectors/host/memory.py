@@ -1,4 +1,4 @@
-"""The machine's memory, and the kernel's overcommit policy: /proc/meminfo (proc_meminfo(5)) and vm.overcommit_memory."""
+"""Memory and the kernel's overcommit policy: /proc/meminfo (proc_meminfo(5)), vm.overcommit_memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class HostMemory:
 
     `total` and `available` are the machine's, whatever a control group allows.
 
-    `overcommit` is vm.overcommit_memory: 0 guesses, 1 always promises, 2 promises no more than `commit_limit`,
-    of which `committed` is taken.
+    `overcommit` is vm.overcommit_memory: 0 guesses, 1 always promises, 2 promises no more than
+    `commit_limit`, of which `committed` is taken.
     """
 
     total: int | None

@@ -1,8 +1,9 @@
 """The memory that Ray's object store would have on this node, as the installed Ray decides it.
 
-Ray uses the configured size, or a part of the memory that it sees as free, with bounds (ray/_private/utils.py:
-resolve_object_store_memory, and ray/_private/services.py: determine_plasma_store_config; the same from Ray 2.10
-to 2.60). The numbers are read from the installed Ray's ray_constants.py.
+Ray uses the configured size, or a part of the memory that it sees as free, with bounds
+(ray/_private/utils.py: resolve_object_store_memory, and ray/_private/services.py:
+determine_plasma_store_config; the same from Ray 2.10 to 2.60). The numbers are read from the installed Ray's
+ray_constants.py.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ _SIMPLE = {ast.Mult: operator.mul, ast.Pow: operator.pow, ast.Add: operator.add}
 class ObjectStore:
     """The store's `size` in bytes, and what sets it, "" if Ray computes it.
 
-    Ray refuses a store below `least`, one above the `memory` that it sees, and one above `large` that does not
-    fit into /dev/shm, unless `slow_allowed`; a smaller one that does not fit is put into its temporary folder.
+    Ray refuses a store below `least`, one above the `memory` that it sees, and one above `large` that does
+    not fit into /dev/shm, unless `slow_allowed`; a smaller one that does not fit is put into its temporary
+    folder.
     """
 
     size: int

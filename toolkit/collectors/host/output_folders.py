@@ -1,4 +1,7 @@
-"""Whether the folders that the job writes to can be created: for checkpoints, for Hydra, for cached tables, for trackers, for Ray's timeline."""
+"""Whether the folders that the job writes to can be created.
+
+They are for checkpoints, for Hydra, for cached tables, for trackers, and for Ray's timeline.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _SAMPLES = ("trainer.rollout_data_dir", "trainer.validation_data_dir")
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """The `path` as the job names it, the nearest existing folder `above`, and why nothing can be written in it."""
+    """The `path` as the job names it, the nearest existing folder `above`, and why it is not writable."""
 
     path: str
     above: str
@@ -57,7 +60,10 @@ class DatasetsCache(OutputFolder):
 
 @dataclass(frozen=True)
 class MetricsFile:
-    """The file to which the tracker `file` writes, the folder that it lies in if that does not exist, and the variable or key that names it."""
+    """The file to which the tracker `file` writes.
+
+    With it come its folder, if that does not exist, and the variable or key that names the file.
+    """
 
     path: str
     missing_folder: str = ""
@@ -78,7 +84,7 @@ class BackupFolder(OutputFolder):
 
 @dataclass(frozen=True)
 class TimelineFile:
-    """The file into which verl writes Ray's timeline when the training has ended, and its folder if that is missing."""
+    """The file into which verl writes Ray's timeline after training, and its folder if missing."""
 
     path: str
     missing_folder: str = ""
@@ -96,7 +102,10 @@ class TrackerFolder(OutputFolder):
 def checkpoint_folder(
     configuration: Configuration, launch: Launch, machine: Machine
 ) -> CheckpointFolder | Unknown:
-    """Check the nearest existing folder, if the job saves checkpoints below an absolute path. Fine-tuning saves its last step in any case."""
+    """Check the nearest existing folder, if the job saves checkpoints below an absolute path.
+
+    Fine-tuning saves its last step in any case.
+    """
     frequency = configuration.number(_FREQUENCY) if configuration.has("actor_rollout_ref") else 1
     if not frequency or frequency <= 0:
         return Absent("the job saves no checkpoints")
@@ -110,7 +119,10 @@ def checkpoint_folder(
 
 @collector(timeout=5)
 def backup_folder(configuration: Configuration, launch: Launch, machine: Machine) -> BackupFolder | Unknown:
-    """Check the nearest existing folder, if a fine-tuning job copies its checkpoints below an absolute path."""
+    """Check the nearest existing folder for the checkpoint copies of a fine-tuning job.
+
+    This applies if the job copies its checkpoints below an absolute path.
+    """
     path = configuration.get(BACKUP)
     if not configuration.program.endswith("/trainer/sft_trainer.py") or not isinstance(path, str):
         return Absent("the job copies no checkpoints")
@@ -141,7 +153,9 @@ def hydra_folder(configuration: Configuration, launch: Launch, machine: Machine)
 def datasets_cache(
     configuration: Configuration, launch: Launch, job: JobVariables, machine: Machine
 ) -> DatasetsCache | Unknown:
-    """Check the nearest existing folder, if the job reads its data with `datasets` and a variable names an absolute path.
+    """Check the nearest existing folder of the cache of `datasets`.
+
+    This applies if the job reads its data with `datasets` and a variable names an absolute path.
 
     A folder that exists may hold all that the job needs, even if nothing can be added.
     """
@@ -167,7 +181,10 @@ def datasets_cache(
 def tracker_folder(
     configuration: Configuration, launch: Launch, job: JobVariables, machine: Machine
 ) -> TrackerFolder | Unknown:
-    """Check the nearest existing folder for each tracker of the job whose variable names an absolute path: the first with an obstacle."""
+    """Check the nearest existing folder for each tracker of the job: the first with an obstacle.
+
+    Only trackers whose variable names an absolute path count.
+    """
     wanted = trackers_of(configuration)
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
@@ -190,7 +207,11 @@ def tracker_folder(
 def metrics_file(
     configuration: Configuration, launch: Launch, job: JobVariables, machine: Machine
 ) -> MetricsFile | Unknown:
-    """Look for the folder of the file for the tracker `file`: it creates that of the project, and none for a path or a slash in the experiment's name."""
+    """Look for the folder of the file for the tracker `file`.
+
+    The tracker creates the folder of the project. It creates none for a path or a slash in the experiment's
+    name.
+    """
     names = (*_TRACKERS[1][1:], "HOME")
     unsure = any(setting.name in names and setting.conditional for setting in launch.settings)
     if "file" not in trackers_of(configuration) or unsure or set(names) & set(job.undetermined):
@@ -220,7 +241,10 @@ def metrics_file(
 
 @collector(timeout=5)
 def samples_folder(configuration: Configuration, launch: Launch, machine: Machine) -> SamplesFolder | Unknown:
-    """Check the nearest existing folder for each kind of generated texts that go to an absolute path: the first with an obstacle."""
+    """Check the nearest existing folder for each kind of generated texts: the first with an obstacle.
+
+    Only kinds that go to an absolute path count.
+    """
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     named = ((key, configuration.get(key)) for key in _SAMPLES)

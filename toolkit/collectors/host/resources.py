@@ -1,4 +1,4 @@
-"""This machine's resources for a job: the GPUs visible to it, and the CPUs and memory that this process may use.
+"""A job's resources: the GPUs visible to this machine, and the CPUs and memory this process may use.
 
 Affinity and the limits of every control group count.
 """

@@ -1,8 +1,8 @@
 """Where Ray is configured to spill objects that do not fit in memory, other than the folder of its session.
 
-The order is Ray's own since 2.47 (ray/_private/node.py: _get_object_spilling_config): the option of `ray start`
-or of ray.init, RAY_object_spilling_directory, then the configuration in JSON, which is all that older releases
-have.
+The order is Ray's own since 2.47 (ray/_private/node.py: _get_object_spilling_config): the option of `ray
+start` or of ray.init, RAY_object_spilling_directory, then the configuration in JSON, which is all that older
+releases have.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ON_FILES = "filesystem"
 class Spilling:
     """The folders for spilled objects: `paths` are absolute, and `given_by` is what sets them.
 
-    `further` are from settings that do not count now: a job that has ended may have spilled there. `storage` is
-    Ray's name for the kind, "filesystem" for folders. `wrong` is why Ray cannot read the setting.
+    `further` are from settings that do not count now: a job that has ended may have spilled there. `storage`
+    is Ray's name for the kind, "filesystem" for folders. `wrong` is why Ray cannot read the setting.
     """
 
     paths: tuple[str, ...] = ()

@@ -20,7 +20,9 @@ _IMPLEMENTER = "CPU implementer"
 
 @dataclass(frozen=True)
 class Processors:
-    """The processors of the machine, whatever a job may use of them. `model` is the kernel's name, "" if it has none.
+    """The processors of the machine, whatever a job may use of them.
+
+    `model` is the kernel's name, "" if it has none.
 
     `threads` are what the kernel schedules on, `cores` and `sockets` are 0 if unknown.
     """
@@ -34,7 +36,9 @@ class Processors:
 
 @dataclass(frozen=True)
 class System:
-    """The result of uname(2), the distribution named in /etc/os-release ("Debian GNU/Linux 12 (bookworm)"), and the processors.
+    """The result of uname(2), the distribution, and the processors.
+
+    The distribution is the one named in /etc/os-release ("Debian GNU/Linux 12 (bookworm)").
 
     `lscpu` are the lines printed by that program, empty if it is not installed.
     """
@@ -75,7 +79,7 @@ def _lscpu(machine: Machine) -> tuple[str, ...]:
 
 
 def _processors(listed: str) -> Processors:
-    """Parse proc_cpuinfo(5), in which each thread has a paragraph, and the field names depend on the architecture."""
+    """Parse proc_cpuinfo(5): a paragraph per thread, with field names that depend on the architecture."""
     threads = [dict(_FIELD.findall(part)) for part in listed.split("\n\n") if "processor" in part]
     if not threads:
         return Processors(threads=os.cpu_count() or 0)

@@ -70,7 +70,10 @@ def _of_git(folder: Path) -> Checkout | Unknown:
 
 
 def _home(git: Path) -> Path:
-    """Return the folder of git's own files: `.git`, or the folder that a file of that name points to (gitrepository-layout(5))."""
+    """Return the folder of git's own files.
+
+    It is `.git`, or the folder that a file of that name points to (gitrepository-layout(5)).
+    """
     if os.path.isdir(git):
         return git
     git_folder = _text(git).removeprefix("gitdir: ")
@@ -78,7 +81,10 @@ def _home(git: Path) -> Path:
 
 
 def _named(home: Path, branch: str) -> str:
-    """Return the commit of a branch, "" if not recorded. The branches of a linked worktree are stored with the main one."""
+    """Return the commit of a branch, "" if not recorded.
+
+    The branches of a linked worktree are stored with the main one.
+    """
     shared = home
     if os.path.isfile(home / "commondir"):
         shared = Path(os.path.normpath(home / _text(home / "commondir")))

@@ -1,4 +1,7 @@
-"""The identity of the target's environment: two nodes with the same place share its files, and so each other's repairs."""
+"""The identity of the target's environment.
+
+Two nodes with the same place share its files, and so each other's repairs.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,13 @@ from verl_doctor.toolkit.target import Target
 
 @dataclass(frozen=True)
 class EnvironmentPlace:
-    """The environment's folder `prefix`, the kind of its file system, and whether other machines may see it (`shared`).
+    """The environment's folder `prefix`, the kind of its file system, and whether it is `shared`.
 
-    `files` is equal on two machines if and only if the files are the same: for a shared file system its device
-    as mounted and the folder's inode, otherwise the kernel's boot ID of the machine, and device and inode
-    there.
+    `shared` means that other machines may see it.
+
+    `files` is equal on two machines if and only if the files are the same: for a shared file system its
+    device as mounted and the folder's inode, otherwise the kernel's boot ID of the machine, and device and
+    inode there.
     """
 
     prefix: str

@@ -1,4 +1,4 @@
-"""Whether a top-level module is on an interpreter's path, and what else leads there, determined from the folders alone."""
+"""Whether a top-level module is on an interpreter's path, and what else leads there, by folders alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SYSTEM_TOO = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNOREC
 
 
 def is_on_path(name: str, path: Iterable[str]) -> bool:
-    """Return whether `import name` would find something: a folder, a file, a compiled module, or an editable install.
+    """Return whether `import name` would find a folder, a file, a compiled module or an editable install.
 
     A module served by an import hook leaves at least a file whose name contains the module's
     (`__editable___name_finder.py`).
@@ -37,7 +37,7 @@ def sees_system(prefix: Path) -> bool:
 
 
 def pth_lines(site: Path) -> Iterator[str]:
-    """Yield the lines of the `.pth` files of a folder of packages: other folders, and imports (Python's `site`)."""
+    """Yield the lines of a packages folder's `.pth` files: other folders, and imports (Python's `site`)."""
     for file in sorted(site.glob("*.pth")):
         text = read(file)
         for line in text.decode("utf-8", "replace").splitlines() if isinstance(text, bytes) else ():

@@ -14,9 +14,9 @@ from verl_doctor.toolkit.system.child import run_probe_text
 from verl_doctor.toolkit.system.secret import list_may_hold_secret
 from verl_doctor.toolkit.target import LIBRARIES, Target
 
-# Runs under the target's interpreter, which may be so old that it can only report its version. `find_spec` of a
-# top-level name imports nothing, but it does query the finders of editable installs. The result follows a token
-# that no other output contains.
+# Runs under the target's interpreter, which may be so old that it can only report its version. `find_spec` of
+# a top-level name imports nothing, but it does query the finders of editable installs. The result follows a
+# token that no other output contains.
 _QUESTION = r"""
 import sys
 def answer(text):
@@ -118,7 +118,8 @@ def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
         return _why_not(machine, python, output)
     if "too_old" in reported:
         return Unknown(
-            f"{python} is Python {reported['too_old']}, which is too old to be examined and for any verl; name a Python 3"
+            f"{python} is Python {reported['too_old']}, which is too old to be examined and for any "
+            "verl; name a Python 3"
         )
     try:
         reported["sys_path"] = tuple(path for path in reported["sys_path"] if not list_may_hold_secret(path))
@@ -149,8 +150,10 @@ def _why_not(machine: Machine, python: str, output: Output) -> Unknown:
     if reported is not None:
         set_here = ", ".join(name for name in ("PYTHONHOME", "PYTHONPATH") if machine.environ.get(name))
         return Unknown(
-            f"{python} {failed} when it is started as the job would start it; {SOUND_WHEN_ISOLATED}, so a .pth file, "
-            "sitecustomize, usercustomize or a PYTHON... variable breaks it"
+            (
+                f"{python} {failed} when it is started as the job would start it; {SOUND_WHEN_ISOLATED}, so "
+                "a .pth file, sitecustomize, usercustomize or a PYTHON... variable breaks it"
+            )
             + (f" (set here: {set_here})" if set_here else ""),
             kind="sound when isolated",
         )

@@ -15,8 +15,8 @@ from verl_doctor.toolkit.facts import collector
 class Listing(NamedTuple):
     """A folder, by names.
 
-    `sources` are its Python sources, each with its stat result or error number. `links` are the links that lead
-    to folders. `error` is why it could not be listed, 0 if it could.
+    `sources` are its Python sources, each with its stat result or error number. `links` are the links that
+    lead to folders. `error` is why it could not be listed, 0 if it could.
     """
 
     sources: Mapping[str, os.stat_result | int] = {}
@@ -40,7 +40,10 @@ class Listings:
         return listing
 
     def status(self, path: str) -> os.stat_result | None:
-        """Return the stat result of a file; None if there is no regular file. For a source, its whole folder is listed."""
+        """Return the stat result of a file; None if there is no regular file.
+
+        For a source, its whole folder is listed.
+        """
         status: os.stat_result | int | None = None
         if path.endswith(".py"):
             folder, _, name = path.rpartition("/")

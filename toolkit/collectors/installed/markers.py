@@ -24,7 +24,10 @@ _LEFT = frozenset(
 
 @dataclass(frozen=True)
 class MarkedLine:
-    """A marked line: where, and the marker without its `#`. Not the line itself, which may contain a secret."""
+    """A marked line: where, and the marker without its `#`.
+
+    Not the line itself, which may contain a secret.
+    """
 
     path: str
     line: int
@@ -35,8 +38,8 @@ class MarkedLine:
 class Markers:
     """All marked lines of one tree, in the order of its files.
 
-    `checkout` is the folder around the package whose scripts and configurations were read too, "" if none were.
-    `cut`: it holds more files than are read.
+    `checkout` is the folder around the package whose scripts and configurations were read too, "" if none
+    were. `cut`: it holds more files than are read.
     """
 
     folder: str
@@ -52,9 +55,12 @@ def markers(trees: VerlTrees, marker: Marker) -> Markers:
 
 
 def markers_in(folder: str, marker: Marker, known: Iterable[str] = (), *, checkout: bool = False) -> Markers:
-    """Return the marked lines of a tree: a foreign marker counts everywhere once it marks a kept line, or if it is `known`.
+    """Return the marked lines of a tree.
 
-    With `checkout`, scripts, YAML and TOML files of the package and of the checkout around it are read as well.
+    A foreign marker counts everywhere once it marks a kept line, or if it is `known`.
+
+    With `checkout`, scripts, YAML and TOML files of the package and of the checkout around it are read as
+    well.
     """
     top = _checkout(Path(folder)) if checkout else None
     paths = list(_sources(Path(folder), _CARRIED if checkout else (".py",)))

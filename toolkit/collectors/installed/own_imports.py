@@ -14,7 +14,10 @@ _NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def importer(name: str, own: Path) -> str | None:
-    """A file next to a module or package `own` that imports a name that only `own` has; "" for none, None if unknown."""
+    """A file next to a module or package `own` that imports a name that only `own` has.
+
+    The result is "" for none, None if unknown.
+    """
     names = _names(own)
     for number, path in enumerate(_python_files(own.parent, own)):
         content = read(path)
@@ -43,7 +46,7 @@ def _names(own: Path) -> frozenset[str] | None:
 
 
 def _defined(tree: ast.Module) -> frozenset[str] | None:
-    """Return the names that a module's statements bind at any depth; None if it imports all names of another."""
+    """Return the names that a module's statements bind at any depth; None if it imports all of another's."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -57,7 +60,7 @@ def _defined(tree: ast.Module) -> frozenset[str] | None:
 
 
 def _python_files(folder: Path, but: Path) -> Iterator[Path]:
-    """Yield the Python files of a folder and those below it, without hidden folders, environments, and the module itself."""
+    """Yield Python files in and below a folder, except hidden folders, environments and the module itself."""
     for place, folders, files in os.walk(folder):
         here = Path(place)
         folders[:] = [

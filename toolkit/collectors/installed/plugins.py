@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PluginProblem:
-    """An entry point that could not be used: its name, the distribution that declares it, and the error message."""
+    """An entry point that could not be used: its name, the declaring distribution, and the error message."""
 
     entry_point: str
     distribution: str

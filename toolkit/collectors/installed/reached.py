@@ -1,4 +1,4 @@
-"""The modules that a program imports when it starts: the imports at the left margin of its file, followed recursively.
+"""Modules that a program imports when it starts: those at its file's left margin, followed recursively.
 
 Files are only read as text, so that thousands of them take little time. A package that is reached adds its
 distribution's requirements: libraries such as transformers import most of themselves lazily.
@@ -63,7 +63,10 @@ class _Search:
                     waiting += _imported(source, own, is_package=path.name == "__init__.py")
 
     def _files(self, name: str, folder: Path | None) -> Iterator[tuple[str, Path]]:
-        """Yield the files that importing a module runs and that were not met before: those of its packages, and its own."""
+        """Yield the files that importing a module runs and that were not met before.
+
+        They are those of its packages, and its own.
+        """
         steps = name.split(".")
         for end in range(1, len(steps) + 1):
             own = ".".join(steps[:end])

@@ -35,7 +35,7 @@ def remembered(
     compute: Callable[[], F | Unknown],
     listings: Listings | None = None,
 ) -> F | Unknown:
-    """Return the result for these files and the Python sources below these folders, computing it if they have changed.
+    """Return the result for these files and Python sources below these folders, recomputed if they change.
 
     `about` is whatever else the result depends on; its `repr` counts. `listings` are what this run has listed
     before. An `Unknown` is not kept.
@@ -82,7 +82,7 @@ def _file(fact: type, key: str) -> Path:
 
 
 def fingerprint(places: Iterable[Path], listings: Listings | None = None) -> str:
-    """Return a digest of the name, size, inode and times of these files and of every Python source below these folders.
+    """Return a digest (name, size, inode, times) of these files and Python sources below these folders.
 
     For compiled files only the names count. A tree's RECORD lists what was installed, not what was edited
     since; a stat of each of 5,000 files takes 20 ms, once for all calls with the same `listings`.

@@ -73,7 +73,10 @@ class Shadow:
 
 @dataclass(frozen=True)
 class Shadows:
-    """The modules that hide installed packages in the first `folder` on the job's path, and in those of its PYTHONPATH."""
+    """The modules that hide installed packages in the first `folder` on the job's path.
+
+    Those in the folders of its PYTHONPATH are included.
+    """
 
     folder: str
     modules: tuple[Shadow, ...] = ()
@@ -83,7 +86,10 @@ class Shadows:
 def shadows(
     machine: Machine, launch: Launch, interpreter: Interpreter, variables: Variables
 ) -> Shadows | Unknown:
-    """Search the first folders on the path for modules that verl imports. A copy of the package hides nothing."""
+    """Search the first folders on the path for modules that verl imports.
+
+    A copy of the package hides nothing.
+    """
     if launch.command is None:
         return Absent("no command that starts training was found")
     if launch.is_elsewhere or not launch.command.module.startswith(_MODULE):
@@ -175,7 +181,7 @@ def _packages(name: str, folder: Path) -> Iterator[Path]:
 
 
 def _is_copy(own: Path, real: Path) -> bool:
-    """Return whether a folder has the contents of the installed package: a checkout, perhaps of another release."""
+    """Return whether a folder has the installed package's contents: a checkout, perhaps another release's."""
     if not os.path.isdir(own):
         return False
     names = _sources(real) - {"__init__.py"}

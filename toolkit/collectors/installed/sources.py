@@ -1,4 +1,4 @@
-"""The bytes of source files, for plans: a plan is a pure function, so it reads this handle instead of the disk."""
+"""The bytes of source files for plans, pure functions that read this handle instead of the disk."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ class Tree:
 
     `folder` is the package folder, `module` the name under which it is imported ("verl", or "pkg.verl" for a
     vendored tree), `place` is where it was found, and `found_in` its description for messages. `version` is
-    empty if the sources do not state it. `project` is the folder around it that pip can install, empty if there
-    is no `pyproject.toml` or `setup.py`.
+    empty if the sources do not state it. `project` is the folder around it that pip can install, empty if
+    there is no `pyproject.toml` or `setup.py`.
     """
 
     folder: str
@@ -91,7 +91,10 @@ class Tree:
 
 
 def _place_of_old(found_in: str) -> Place:
-    """COMPATIBILITY: facts of verl-doctor 0.1.0 hold only the description. The only place where code reads `found_in`."""
+    """COMPATIBILITY: facts of verl-doctor 0.1.0 hold only the description.
+
+    The only place where code reads `found_in`.
+    """
     for words, place in _OLD_WORDS.items():
         if found_in == words:
             return place
@@ -113,7 +116,10 @@ _OLD_WORDS: Mapping[str, Place] = {
 
 @dataclass(frozen=True)
 class VerlTrees:
-    """All verl trees found. `imported` is the one that `import verl` loads, or else the nearest, `why` the reason."""
+    """All verl trees found.
+
+    `imported` is the one that `import verl` loads, or else the nearest, `why` the reason.
+    """
 
     imported: Tree
     why: str
@@ -176,7 +182,7 @@ def vllm_tree(target: Target, interpreter: Interpreter | Unknown) -> VllmTree | 
 
 @collector(timeout=10, kept=True)
 def library_trees(target: Target, interpreter: Interpreter | Unknown) -> LibraryTrees | Unknown:
-    """Find the trees of Ray, transformers, tensordict and SGLang: the named ones, or those that would be imported."""
+    """Find the trees of Ray, transformers, tensordict and SGLang: the named or would-be imported ones."""
     named = {name: _tree(folder, ("named", f"--{name}"), name) for name, folder in target.libraries}
     trees = dict(named)
     if isinstance(interpreter, Interpreter):
@@ -200,7 +206,7 @@ def torch_tree(interpreter: Interpreter) -> TorchTree | Unknown:
 
 
 def _on_path(interpreter: Interpreter, folder: Path, module: str, *other_names: str) -> tuple[Tree, str]:
-    """A package that is imported from this folder, and the distribution next to it that installed it, if any."""
+    """A package imported from this folder, and the distribution next to it that installed it, if any."""
     where = _found_in(interpreter, folder)
     for name in (module, *other_names):
         if found := sorted(folder.parent.glob(f"{name}-*.dist-info")):
@@ -239,7 +245,7 @@ def _verl_candidates(machine: Machine, target: Target, interpreter: Interpreter 
 
 
 def _closed(interpreter: Interpreter) -> str:
-    """Return an existing folder of packages, or of verl in one, that this user may not read; "" if there is none."""
+    """Return an existing folder of packages, or of verl in one, that this user may not read; "" for none."""
     entries = [path for path in interpreter.sys_path if os.path.isdir(path)]
     folders = (folder for entry in entries for folder in (entry, os.path.join(entry, "verl")))  # noqa: PTH118
     return next(
@@ -248,7 +254,10 @@ def _closed(interpreter: Interpreter) -> str:
 
 
 def _safe_path(machine: Machine, interpreter: Interpreter | Unknown) -> bool:
-    """Return whether Python leaves the current folder out. Python ignores the variable before 3.11, so its own report counts."""
+    """Return whether Python leaves the current folder out.
+
+    Python ignores the variable before 3.11, so its own report counts.
+    """
     if isinstance(interpreter, Unknown):
         return bool(machine.environ.get("PYTHONSAFEPATH"))
     return interpreter.safe_path
@@ -280,7 +289,10 @@ def _nested(folder: Path) -> Iterator[Tree]:
 
 
 def _is_copy(inner: Path, outer: Path) -> bool:
-    """Return whether a folder is a copy rather than a part named verl too: most of a copy's contents are in the outer tree as well."""
+    """Return whether a folder is a copy rather than a part named verl too.
+
+    Most of a copy's contents are in the outer tree as well.
+    """
     held, around = _sub_folders(inner), _sub_folders(outer) - {"verl"}
     return bool(held & around & set(_PACKAGE_PARTS)) and 2 * len(held & around) >= len(held - {"verl"})
 
@@ -296,7 +308,7 @@ def _sub_folders(folder: Path) -> set[str]:
 
 
 def _vendored(top: Path, depth: int, package: str = "") -> Iterator[Tree]:
-    """Find `pkg/verl` where Python could import it as `pkg.verl` from `top`: every folder between is a package."""
+    """Find `pkg/verl` that Python could import as `pkg.verl` from `top`: all folders between are packages."""
     for name in sorted(_sub_folders(top)):
         folder = top / name
         if name == "verl" or not name.isidentifier() or not os.path.isfile(folder / "__init__.py"):
@@ -309,7 +321,7 @@ def _vendored(top: Path, depth: int, package: str = "") -> Iterator[Tree]:
 
 
 def _is_verl(folder: Path) -> bool:
-    """Return whether a folder is verl and not just named so: it has an `__init__` and workers or a trainer."""
+    """Return whether a folder is verl, not just named so: it has an `__init__` and workers or a trainer."""
     try:
         return os.path.isfile(folder / "__init__.py") and any(
             os.path.isdir(folder / part) for part in _PACKAGE_PARTS

@@ -1,4 +1,4 @@
-"""Whether compiled code is written to the cache atomically, so that engines that start together cannot read half of it.
+"""Whether compiled code is cached atomically, so that engines starting together cannot read half of it.
 
 torch does so since pytorch/pytorch#162432 (2.10), and vLLM from 0.17 on for an older torch
 (vllm-project/vllm#31199).
@@ -22,7 +22,10 @@ _IN_VLLM = "compilation/compiler_interface.py"
 
 @dataclass(frozen=True)
 class CompileCache:
-    """The package that ensures it ("torch 2.11.0") as `written_whole_by`, "" if none does; `read_from` is its file."""
+    """The package that ensures it ("torch 2.11.0") as `written_whole_by`, and its file as `read_from`.
+
+    `written_whole_by` is "" if no package does.
+    """
 
     torch: str
     written_whole_by: str = ""

@@ -38,15 +38,17 @@ _INCLUDED = ("/usr/include", "/usr/local/include")
 
 @dataclass(frozen=True)
 class CudaToolkit:
-    """The toolkit's folder `home`, "" if there is none, and what names it: a variable, PATH, or nothing (`given_by`).
+    """The toolkit's folder `home`, "" if there is none, and what names it (`given_by`).
+
+    `given_by` is a variable, PATH, or nothing.
 
     `nvcc` is its compiler, "" if it has none; it reports `release` ("13.0") and `targets` (compute
-    capabilities: "9.0"). `unlinkable` are those of a kernel's libraries (`LIBRARIES`) that the linker would not
-    find. `on_path` is the first nvcc on PATH, "" without one. `candidate` is another folder that holds one: an
-    entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the C++
-    compiler that nvcc uses, `compiler_given_by` what names it, `cxx` the compiler that links. They are "" if
-    missing. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
-    `lacks` are headers that FlashInfer's sampler includes and that are not found.
+    capabilities: "9.0"). `unlinkable` are those of a kernel's libraries (`LIBRARIES`) that the linker would
+    not find. `on_path` is the first nvcc on PATH, "" without one. `candidate` is another folder that holds
+    one: an entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is
+    the C++ compiler that nvcc uses, `compiler_given_by` what names it, `cxx` the compiler that links. They
+    are "" if missing. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc
+    accepts. `lacks` are headers that FlashInfer's sampler includes and that are not found.
     """
 
     home: str
@@ -118,7 +120,10 @@ def cuda_toolkit(
 
 
 def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ...]:
-    """Return the libraries in none of the linker's folders: `-L` of the toolkit and its stubs, LIBRARY_PATH, its defaults."""
+    """Return the libraries that are in none of the linker's folders.
+
+    These folders are `-L` of the toolkit and its stubs, LIBRARY_PATH, and the linker's defaults.
+    """
     own = [f"{home}/{name}" for name in _IN_TOOLKIT]
     folders = [*own, *(f"{folder}/stubs" for folder in own), *_LINKER, *library_path.split(os.pathsep)]
     places = [machine.at(folder) for folder in folders if folder]
@@ -128,7 +133,10 @@ def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ..
 def _lacking(
     machine: Machine, home: str, variables: JobVariables, headers: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the headers that no include folder has. A wrapper of nvcc alone does not reveal where its toolkit's headers are."""
+    """Return the headers that no include folder has.
+
+    A wrapper of nvcc alone does not reveal where its toolkit's headers are.
+    """
     if variables.has("FLASHINFER_EXTRA_CUDAFLAGS") or not os.path.isfile(
         machine.at(f"{home}/include/cuda_runtime.h")
     ):
@@ -161,7 +169,10 @@ def _holds_one(machine: Machine, folder: str) -> bool:
 
 
 def _found(machine: Machine, name: str, path: str) -> str:
-    """Return the file that a command's name refers to. A name with a slash is a path; compilers may be followed by options."""
+    """Return the file that a command's name refers to.
+
+    A name with a slash is a path; compilers may be followed by options.
+    """
     name = name.split(maxsplit=1)[0] if name.split() else ""
     if "/" in name:
         return name if _runs(machine.at(name)) else ""

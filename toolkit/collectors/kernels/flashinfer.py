@@ -1,4 +1,4 @@
-"""FlashInfer: the installed packages, and which of its kernels are already compiled for the GPUs of this machine.
+"""FlashInfer: the installed packages, and the kernels already compiled for this machine's GPUs.
 
 Where it searches: flashinfer/jit/env.py and flashinfer/jit/core.py of releases 0.2 to 0.7.2.
 """
@@ -72,12 +72,14 @@ _PROVIDER = re.compile(r"sm(\d+)[a-z]?")
 
 @dataclass(frozen=True)
 class FlashInfer:
-    """The installed FlashInfer: `cubin` and `jit_cache` are the versions of its wheels with compiled kernels, "" if missing.
+    """The installed FlashInfer.
 
-    `capability` is the GPUs' ("9.0"). `built` are the kernels that exist for them, by name ("sampling"), from a
-    wheel or from an earlier run, `cache` is the folder for those that it compiles. `refuses_others`: it raises
-    if one of its wheels has another version; otherwise it continues without that wheel. `headers` are those of
-    the CUDA toolkit that its sampler includes.
+    `cubin` and `jit_cache` are the versions of its wheels with compiled kernels, "" if missing.
+
+    `capability` is the GPUs' ("9.0"). `built` are the kernels that exist for them, by name ("sampling"), from
+    a wheel or from an earlier run, `cache` is the folder for those that it compiles. `refuses_others`: it
+    raises if one of its wheels has another version; otherwise it continues without that wheel. `headers` are
+    those of the CUDA toolkit that its sampler includes.
     """
 
     version: str
@@ -137,7 +139,10 @@ def flashinfer(
 
 
 def belongs(wheel: str, version: str) -> bool:
-    """Return whether a wheel's version matches FlashInfer's: it may add the CUDA that it was built with ("0.6.12+cu130")."""
+    """Return whether a wheel's version matches FlashInfer's.
+
+    It may add the CUDA that it was built with ("0.6.12+cu130").
+    """
     return wheel == version or wheel.startswith(f"{version}+")
 
 
@@ -151,7 +156,7 @@ def _own_version(folder: Path) -> str:
 
 
 def _compiled_before(cache: Path, capabilities: str) -> Iterator[str]:
-    """Yield the kernels of earlier runs: a folder is named after all architectures for which they were compiled ("80_90a")."""
+    """Yield kernels of earlier runs, in folders named after all architectures compiled for ("80_90a")."""
     wanted = {
         match[1] for match in map(_ARCHITECTURE.fullmatch, capabilities.replace(".", "").split()) if match
     }
@@ -173,7 +178,10 @@ def _brought(folder: Path) -> Iterator[str]:
 
 
 def _from_wheels(sites: list[Path], number: str) -> Iterator[str]:
-    """Yield the kernels of flashinfer-jit-cache; from 0.7 on each architecture has a package below it (`providers/sm90a`)."""
+    """Yield the kernels of flashinfer-jit-cache.
+
+    From 0.7 on, each architecture has a package below it (`providers/sm90a`).
+    """
     for site in sites:
         wheel = site / "flashinfer_jit_cache"
         yield from _names(wheel / "jit_cache")

@@ -17,10 +17,12 @@ from verl_doctor.toolkit.sources.elf.fatbin import entries_of
 
 @dataclass(frozen=True, order=True)
 class GpuCode:
-    """Machine code ("cubin") or PTX, which the driver compiles, for an architecture: 90 is compute capability 9.0.
+    """Machine code ("cubin"), or PTX, which the driver compiles, for an architecture.
 
-    `isa` is the version of PTX, (8, 7), and (0, 0) for machine code. `exact`: it uses features of exactly this
-    architecture, as in sm_90a. What runs where:
+    The architecture 90 is compute capability 9.0.
+
+    `isa` is the version of PTX, (8, 7), and (0, 0) for machine code. `exact`: it uses features of exactly
+    this architecture, as in sm_90a. What runs where:
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
     """
 
@@ -60,7 +62,7 @@ class PackagesCode:
 
 @collector(timeout=30)
 def packages_code(extensions: Extensions, gpus: Gpus) -> PackagesCode | Unknown:
-    """Read the headers of the code in each file that needs torch or CUDA, as far as this machine's GPUs require."""
+    """Read the code headers in each file that needs torch or CUDA, as far as this machine's GPUs require."""
     capabilities = sorted({number for device in gpus.sound if (number := capability(device.capability))})
     if not capabilities:
         return Absent("no GPU here reports its capability")

@@ -1,4 +1,6 @@
-"""Whether Triton can compile and link its launchers, tried with its own functions in a child of the target's interpreter.
+"""Whether Triton can compile and link its launchers.
+
+This is tried with Triton's own functions in a child of the target's interpreter.
 
 Triton builds a small C library on the first use of each kernel. Its compiler, its search for libcuda and
 whether it links `-lcuda` or `-l:libcuda.so.1` have changed between releases, so the installed code is run.
@@ -32,12 +34,12 @@ class TritonBuild:
     """The result for a few lines of C.
 
     `compiler` is the command that Triton uses, "" if it finds none, and `compiler_version` the first line of
-    its version output. `compiler_error` is why nothing at all can be compiled, `hangs` is the command that did
-    not end within `patience` seconds; later steps were not tried. `folders` are those that Triton passes to the
-    linker; `lookup_error` is what it raises if it finds none. `library` is what it requests from the linker,
-    `linked` the file that the linker used, `link_error` its message if it found none. `missing_headers` are
-    files that Triton's sources include and the compiler does not find. `reads_variable`: this Triton reads
-    TRITON_LIBCUDA_PATH.
+    its version output. `compiler_error` is why nothing at all can be compiled, `hangs` is the command that
+    did not end within `patience` seconds; later steps were not tried. `folders` are those that Triton passes
+    to the linker; `lookup_error` is what it raises if it finds none. `library` is what it requests from the
+    linker, `linked` the file that the linker used, `link_error` its message if it found none.
+    `missing_headers` are files that Triton's sources include and the compiler does not find.
+    `reads_variable`: this Triton reads TRITON_LIBCUDA_PATH.
     """
 
     folder: str

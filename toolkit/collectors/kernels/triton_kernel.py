@@ -1,4 +1,7 @@
-"""Whether a Triton kernel compiles and runs, tried on the job's first GPU in a child of the target's interpreter."""
+"""Whether a Triton kernel compiles and runs, tried on the job's first GPU.
+
+The trial runs in a child of the target's interpreter.
+"""
 
 from __future__ import annotations
 

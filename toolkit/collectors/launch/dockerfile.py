@@ -1,4 +1,7 @@
-"""What a Dockerfile sets and starts. Format: docs.docker.com/reference/dockerfile (ENV, ARG, CMD, ENTRYPOINT, escape, here-documents)."""
+"""What a Dockerfile sets and starts.
+
+Format: docs.docker.com/reference/dockerfile (ENV, ARG, CMD, ENTRYPOINT, escape, here-documents).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ class Env:
 
 @dataclass(frozen=True)
 class _Start:
-    """A `CMD` or `ENTRYPOINT` as a command line of a shell. `is_list`: it is given as a JSON list of words."""
+    """A `CMD` or `ENTRYPOINT` as a command line of a shell.
+
+    `is_list`: it is given as a JSON list of words.
+    """
 
     command: str
     line: int
@@ -47,9 +53,10 @@ def variables_in(text: str) -> Iterator[Env]:
 
 
 def started_by(text: str) -> tuple[str, int]:
-    """Return what a container of the image starts, as a command line of a shell, and its line; "" and 0 for nothing.
+    """Return what a container of the image starts, as a shell command, and its line; "" and 0 for nothing.
 
-    An ENTRYPOINT for the shell takes no arguments from CMD, and a stage inherits both from a stage that it is based on.
+    An ENTRYPOINT for the shell takes no arguments from CMD, and a stage inherits both from a stage that it is
+    based on.
     """
     stages: dict[str, dict[str, _Start]] = {}
     parts: dict[str, _Start] = {}
@@ -100,7 +107,7 @@ def _env(rest: str, line: int, scope: Scope) -> Iterator[Env]:
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line, upper-case name and the rest of each instruction, with continued lines joined and comments removed."""
+    """Yield line, upper-case name and rest of each instruction, continued lines joined, comments removed."""
     lines = text.splitlines()
     escape = "`" if re.match(r"#\s*escape\s*=\s*`", text) else "\\"
     place = 0

@@ -1,4 +1,7 @@
-"""One environment variable in the job's driver. Its workers may have another value: they inherit from a raylet."""
+"""One environment variable in the job's driver.
+
+Its workers may have another value: they inherit from a raylet.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ _USUAL = "/tmp"  # noqa: S108 - it is looked at, not written to
 
 @dataclass(frozen=True)
 class DriverVariable:
-    """One variable. `value` is None if it is not set or not `known`: its value cannot be read, or it is set only conditionally.
+    """One variable.
 
-    `path` and `line`: where a launch file sets it. `given_by` names the source for messages: "TMPDIR in run.sh:2",
-    "TMPDIR of this shell".
+    `value` is None if it is not set or not `known`: its value cannot be read, or it is set only
+    conditionally.
+
+    `path` and `line`: where a launch file sets it. `given_by` names the source for messages: "TMPDIR in
+    run.sh:2", "TMPDIR of this shell".
     """
 
     value: str | None
@@ -27,7 +33,10 @@ class DriverVariable:
 
 
 def driver_variable(name: str, shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
-    """Return the variable as set by the last line that sets it, otherwise by this shell. Never falls back to an earlier line."""
+    """Return the variable as set by the last line that sets it, otherwise by this shell.
+
+    Never falls back to an earlier line.
+    """
     return last_set(name, shell, () if isinstance(launch, Unknown) else launch.settings)
 
 
@@ -46,7 +55,10 @@ def last_set(name: str, shell: Mapping[str, str], settings: Sequence[Setting]) -
 
 
 def folder_for_ray(shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
-    """Return the parent of Ray's `ray` folder (ray/_common/utils.py: get_default_system_temp_dir). A variable set to "" counts."""
+    """Return the parent of Ray's `ray` folder (ray/_common/utils.py: get_default_system_temp_dir).
+
+    A variable set to "" counts.
+    """
     named = (driver_variable(name, shell, launch) for name in ("RAY_TMPDIR", "TMPDIR"))
     return next(
         (
@@ -59,6 +71,9 @@ def folder_for_ray(shell: Mapping[str, str], launch: Launch | Unknown) -> Driver
 
 
 def temporary_folder(shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
-    """Return the shared folder for temporary files. A variable set to "" does not count (Python's tempfile, tmpfile(3))."""
+    """Return the shared folder for temporary files.
+
+    A variable set to "" does not count (Python's tempfile, tmpfile(3)).
+    """
     named = driver_variable("TMPDIR", shell, launch)
     return named if named.value or not named.known else DriverVariable(_USUAL)

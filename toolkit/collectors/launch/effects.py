@@ -17,11 +17,54 @@ from verl_doctor.toolkit.sources.shell.walk import Walk
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
 
 # Programs that only read, and those that may create whatever an archive or a file of rules specifies.
-_LOOKS = frozenset({
-    "ls", "test", "[", "which", "type", "grep", "du", "df", "head", "tail", "wc", "stat", "file", "find", "sleep", "pip", "pip3", "date",
-    "hostname", "kill", "pkill", "rm", "rmdir", "mkdir", "chmod", "chown", "ray", "nvidia-smi", "printenv", "md5sum", "free", "ulimit",
-    "cat", "less", "more", "basename", "dirname", "realpath", "readlink", "cut", "tr", "sha256sum", "seq", "expr",
-})  # fmt: skip
+_LOOKS = frozenset(
+    {
+        "ls",
+        "test",
+        "[",
+        "which",
+        "type",
+        "grep",
+        "du",
+        "df",
+        "head",
+        "tail",
+        "wc",
+        "stat",
+        "file",
+        "find",
+        "sleep",
+        "pip",
+        "pip3",
+        "date",
+        "hostname",
+        "kill",
+        "pkill",
+        "rm",
+        "rmdir",
+        "mkdir",
+        "chmod",
+        "chown",
+        "ray",
+        "nvidia-smi",
+        "printenv",
+        "md5sum",
+        "free",
+        "ulimit",
+        "cat",
+        "less",
+        "more",
+        "basename",
+        "dirname",
+        "realpath",
+        "readlink",
+        "cut",
+        "tr",
+        "sha256sum",
+        "seq",
+        "expr",
+    }
+)
 _COPIES = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git", "git-lfs", "just"})
 PYTHON = re.compile(r"python[\d.]*")
@@ -31,10 +74,28 @@ WRITES = re.compile(
     r"save|write|download|dump|copy|to_(?:parquet|json|csv)|makedirs|mkdir|open\(|subprocess|system\("
     r"|sink_|extract|unpack|rename|move\(|link\(|run_path|exec\("
 )
-# Programs that remove, move or replace files, those that do so only with an option, and what Python calls for it.
-_REMOVES = frozenset({
-    "rm", "rmdir", "unlink", "trash", "trash-put", "shred", "mv", "rsync", "ln", "cp", "install", "rename", "truncate", "sed", "find", "fd",
-})  # fmt: skip
+# Programs that remove, move or replace files, those that do so only with an option, and what Python calls for
+# it.
+_REMOVES = frozenset(
+    {
+        "rm",
+        "rmdir",
+        "unlink",
+        "trash",
+        "trash-put",
+        "shred",
+        "mv",
+        "rsync",
+        "ln",
+        "cp",
+        "install",
+        "rename",
+        "truncate",
+        "sed",
+        "find",
+        "fd",
+    }
+)
 _SEARCHES, _SEARCH_RUNS = frozenset({"find", "fd"}), ("-delete", "-exec", "-ok", "-x", "-X")
 _REMOVING = re.compile(r"rmtree|remove|unlink|rmdir|replace")
 _OPTION = re.compile(r"-|\w+=")  # `--to=PATH`, and dd's `of=PATH`
@@ -44,7 +105,7 @@ _LONGEST_SOURCE = 100_000
 
 
 def may_make(call: Call, unwrapped: Unwrapped, folder: str, home: str, *, is_read: bool) -> Iterator[str]:
-    """Yield what a program called before the job may create: the paths in its arguments, `ANYWHERE` without any.
+    """Yield what a program called before the job may create: paths in its arguments, else `ANYWHERE`.
 
     It starts in `folder`. `is_read`: it is a shell whose script was followed.
     """
@@ -80,7 +141,10 @@ def may_make(call: Call, unwrapped: Unwrapped, folder: str, home: str, *, is_rea
 
 
 def may_remove(call: Call, unwrapped: Unwrapped) -> Iterator[str]:
-    """Yield what a program called before the job may remove, move or replace: `ANYWHERE` for an unknown path."""
+    """Yield what a program called before the job may remove, move or replace.
+
+    An unknown path yields `ANYWHERE`.
+    """
     names, words = base_names(unwrapped.names), [word.text for word in call.argv[1:]]
     if unwrapped.program is None and any(map(PYTHON.fullmatch, names)):
         if any(word is None or _REMOVING.search(word) for word in words):
@@ -95,12 +159,17 @@ def may_remove(call: Call, unwrapped: Unwrapped) -> Iterator[str]:
     for word in words:
         if word and not word.startswith("-"):
             known = re.split(r"[*?[]", word, maxsplit=1)[0] if glob.has_magic(word) else f"{word}/"
-            path = os.path.normpath(Path(call.folder, known.rpartition("/")[0] or ("/" if known[:1] == "/" else ".")))  # fmt: skip
+            path = os.path.normpath(
+                Path(call.folder, known.rpartition("/")[0] or ("/" if known[:1] == "/" else "."))
+            )
             yield path if path.startswith("/") else ANYWHERE
 
 
 def written_before(walk: Walk, call: Call) -> dict[str, str | None]:
-    """Return the sources and configuration files that a script has written before a call, without texts that may hold secrets."""
+    """Return the sources and configuration files that a script has written before a call.
+
+    Texts that may hold secrets are left out.
+    """
     found: dict[str, str | None] = {}
     for path in walk.files.outputs:
         if path.endswith(_SOURCES) and path not in found and walk.files.has_written(path, before=call):

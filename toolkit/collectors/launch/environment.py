@@ -91,8 +91,8 @@ _LONGEST_VALUE = 32_768
 class Variables:
     """The relevant part of the environment that a job started from here would inherit.
 
-    `withheld` are the names of relevant variables whose values were not read because the name or the value looks like a
-    secret. Users and passwords in URLs are replaced by `***`.
+    `withheld` are the names of relevant variables whose values were not read because the name or the value
+    looks like a secret. Users and passwords in URLs are replaced by `***`.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +114,7 @@ def variables(machine: Machine) -> Variables:
 
 
 def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> Variables:
-    """Return the part of any process's environment that may be shown: listed variables and those named in `also`."""
+    """Return the variables of any process that may be shown: listed ones and those named in `also`."""
     wanted = sorted(name for name in environ if is_listed(name) or name in also)
     shown = {name: without_user(environ[name]) for name in wanted if not suggests_secret(name)}
     values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if is_harmless(name, value)}

@@ -43,7 +43,8 @@ _OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 _DEVICE = re.compile(r"[+~]*trainer\.device\b")
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
 _SBATCH_GPUS = re.compile(
-    r"#SBATCH\s+(?:.*\s)?(?:--gpus-per-node(?:=|\s+)(?:\w+:)?|--gres(?:=|\s+)(?:\S*,)?gpu:(?:[\w.-]+:)?)(\d+)(?:[,\s]|$)"
+    r"#SBATCH\s+(?:.*\s)?(?:--gpus-per-node(?:=|\s+)(?:\w+:)?|--gres(?:=|\s+)(?:\S*,)?gpu:(?:"
+    r"[\w.-]+:)?)(\d+)(?:[,\s]|$)"
 )
 
 
@@ -63,7 +64,7 @@ def read_launch(
 
 def _is_on_cpu(command: Command) -> bool:
     """Return whether the job certainly trains on the CPU: the last word that may set its device sets that."""
-    setting = [word for word in command.words if word.text is None or _DEVICE.match(word.text)]  # fmt: skip
+    setting = [word for word in command.words if word.text is None or _DEVICE.match(word.text)]
     last = setting[-1] if setting else None
     return (
         last is not None
@@ -73,7 +74,9 @@ def _is_on_cpu(command: Command) -> bool:
 
 
 def _has_gpu_driver(machine: Machine) -> bool:
-    """Return whether programs here can reach a driver for NVIDIA GPUs: where they cannot, the job may run on another machine.
+    """Return whether programs here can reach a driver for NVIDIA GPUs.
+
+    Where they cannot, the job may run on another machine.
 
     The device is a file whose record can be compared later, which /proc/driver/nvidia is not.
     """
@@ -177,7 +180,7 @@ def _hollow(
 
 
 def _of_batch(text: str, option: re.Pattern[str]) -> int | None:
-    """Return the number that a script's `#SBATCH` lines request: the last line counts; of a range of nodes, the maximum.
+    """Return the number that `#SBATCH` lines request: the last line counts, and a node range's maximum.
 
     Slurm reads these lines only up to the first command: https://slurm.schedmd.com/sbatch.html
     """
@@ -226,7 +229,10 @@ def _launch(
 
 
 def _stopped(reader: LaunchReader, program: Program | None) -> tuple[ScriptError, ...]:
-    """Return where bash stops before it reaches the program. An error that ends a single command counts only if no program is left."""
+    """Return where bash stops before it reaches the program.
+
+    An error that ends a single command counts only if no program is left.
+    """
     return tuple(
         ScriptError(stop.path, stop.line, stop.message, stop.extended, stop.lacks_arguments)
         for stop in reader.stops
@@ -235,7 +241,7 @@ def _stopped(reader: LaunchReader, program: Program | None) -> tuple[ScriptError
 
 
 def _not_found(reader: LaunchReader, program: Program | None) -> tuple[ScriptError, ...]:
-    """Return what does not exist when the job is started: its program, the source of that, or a folder for its output."""
+    """Return what is missing when the job starts: its program, the program's source or an output folder."""
     if (
         program is None
         or program.submitted
@@ -249,10 +255,15 @@ def _not_found(reader: LaunchReader, program: Program | None) -> tuple[ScriptErr
 
 
 def _not_on_path(program: Program, is_there: Callable[[str], bool]) -> str:
-    """Return the shell's error for a program that is in no folder of the PATH that the script sets; "" if all are found."""
+    """Return the shell's error for a program in no folder of the PATH a script sets; "" if all are found."""
     folders = [] if program.is_elsewhere else _folders_of_path(program)
     for name in program.names:
-        if name and folders and "/" not in name and not any(is_there(str(Path(program.folder, folder, name))) for folder in folders):  # fmt: skip
+        if (
+            name
+            and folders
+            and "/" not in name
+            and not any(is_there(str(Path(program.folder, folder, name))) for folder in folders)
+        ):
             return f"{name}: command not found"
     return ""
 
@@ -285,7 +296,10 @@ def _why_not(path: Path) -> str:
     except OSError as error:
         return f"{path}: it cannot be read: {error.strerror}"
     if size > LARGEST_SCRIPT:
-        return f"{path} has {size / 1e6:.1f} MB, and no more than {LARGEST_SCRIPT / 1e6:.0f} MB of a launch script are read"
+        return (
+            f"{path} has {size / 1e6:.1f} MB, and no more than {LARGEST_SCRIPT / 1e6:.0f} MB of a launch "
+            "script are read"
+        )
     return f"{path}: not a readable text file, so it starts no job"
 
 
@@ -350,7 +364,10 @@ def _words(arguments: Iterable[Argument]) -> tuple[Word, ...]:
 
 
 def _word(argument: Argument, option: str = "") -> Word:
-    """Return the word, or only its key if its value may be a secret. `option` is the preceding option, if the word may be its value."""
+    """Return the word, or only its key if its value may be a secret.
+
+    `option` is the preceding option, if the word may be its value.
+    """
     seen = _seen(argument)
     key, equals, value = seen.partition("=")
     if _OPTION.fullmatch(seen):

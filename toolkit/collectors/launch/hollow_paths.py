@@ -1,4 +1,7 @@
-"""Paths of the job's files that begin with an unset variable and do not exist without it, and settings that name such a variable."""
+"""Paths of the job's files that begin with an unset variable and do not exist without it.
+
+It also covers settings that name such a variable.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _AROUND = " '\"[]"
 
 @dataclass(frozen=True)
 class HollowPath:
-    """A setting whose path becomes `path`, which does not exist, once the unset variables `names` are empty. `word` is the source text."""
+    """A setting whose path becomes `path`, which does not exist, once the unset variables `names` are empty.
+
+    `word` is the source text.
+    """
 
     key: str
     path: str
@@ -34,7 +40,7 @@ class HollowPath:
 
 @dataclass(frozen=True)
 class HollowPaths:
-    """The hollow paths of the job's command, and its words with an interpolation of a variable that the job does not have."""
+    """The hollow paths of the job's command, and its words that interpolate a variable the job lacks."""
 
     paths: tuple[HollowPath, ...] = ()
     lacking: tuple[Word, ...] = ()

@@ -13,7 +13,10 @@ from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 _TRAINER = re.compile(r"(?:^|[./])(?:main_\w+|\w*_?trainer|train\w*|run_\w+)(?:\.py)?$")
 # A source that imports verl's trainer, or that imports verl and reads a configuration with Hydra.
 STARTS_VERL = re.compile(
-    r"^[ \t]*(?:from|import)[ \t]+verl\.trainer\b|^[ \t]*(?:from|import)[ \t]+verl\b(?=[\s\S]*^[ \t]*@hydra\.main\()",
+    (
+        r"^[ \t]*(?:from|import)[ \t]+verl\.trainer\b|^[ \t]*(?:from|import)[ \t]+verl\b(?=[\s\S]*^"
+        r"[ \t]*@hydra\.main\()"
+    ),
     re.MULTILINE,
 )
 # Hydra's overrides, "a.b=c" with "+", "++" or "~" in front, and its own options.
@@ -28,9 +31,10 @@ _ELSEWHERE = OTHER_FILES | {"srun", "sbatch"}
 class Program:
     """A Python program that is called, and the variables given to it up to that point.
 
-    `launcher` starts its processes, `names` are the programs called on the way to it by the last shell, `around` those called
-    before, `folder` is where it starts, "" if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra.
-    `missing` is the error if it, its source or the folder of its output does not exist. `timeout` ends it after `ends_after` seconds.
+    `launcher` starts its processes, `names` are the programs called on the way to it by the last shell,
+    `around` those called before, `folder` is where it starts, "" if unknown. `starts_verl`: its source
+    imports verl's trainer, or verl and Hydra. `missing` is the error if it, its source or the folder of its
+    output does not exist. `timeout` ends it after `ends_after` seconds.
     """
 
     module: str

@@ -28,9 +28,10 @@ _CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b|\bchdir\(", re.MULT
 class Setting:
     """A variable that a file sets for the job or removes from its environment (`removed`).
 
-    `value` is None if it cannot be determined or may be a secret. `reaches_workers`: Ray workers get it too (through a
-    `runtime_env`), not only the process that the script starts; with `by_raylet` they inherit it from a Ray that the
-    script starts. `conditional`: it is under a condition or in a loop and may not be executed.
+    `value` is None if it cannot be determined or may be a secret. `reaches_workers`: Ray workers get it too
+    (through a `runtime_env`), not only the process that the script starts; with `by_raylet` they inherit it
+    from a Ray that the script starts. `conditional`: it is under a condition or in a loop and may not be
+    executed.
     """
 
     name: str
@@ -52,8 +53,8 @@ class Setting:
 class Word:
     """One word of a command as the shell would pass it. `text` is None if it cannot be determined.
 
-    `written` is its source text. A word without `text` may expand to several words or to none (`$EXTRA_ARGS`).
-    `conditional`: it is present only under a condition.
+    `written` is its source text. A word without `text` may expand to several words or to none
+    (`$EXTRA_ARGS`). `conditional`: it is present only under a condition.
     """
 
     text: str | None
@@ -65,11 +66,14 @@ class Word:
 
 @dataclass(frozen=True)
 class Command:
-    """The command that starts training: `module` is "verl.trainer.main_ppo" or the path of a script, `words` are its arguments.
+    """The command that starts training: the `module` or script, and its arguments, `words`.
 
-    `launcher` are the words of a process launcher (torchrun) with its options, `names` the programs called on the way.
-    `folder` is where the command starts, "" if unknown. `written` are the sources and configuration files that the script writes
-    before, each with its text, None if that is unknown. `timeout` ends the command after `ends_after` seconds.
+    `module` is "verl.trainer.main_ppo" or the path of a script.
+
+    `launcher` are the words of a process launcher (torchrun) with its options, `names` the programs called on
+    the way. `folder` is where the command starts, "" if unknown. `written` are the sources and configuration
+    files that the script writes before, each with its text, None if that is unknown. `timeout` ends the
+    command after `ends_after` seconds.
     """
 
     module: str
@@ -91,11 +95,11 @@ class Command:
 
 @dataclass(frozen=True)
 class WorkingDir:
-    """The `working_dir` of a `runtime_env`: Ray packs that folder, less `excludes`, and sends it to the cluster.
+    """The `working_dir` of a `runtime_env`, which Ray packs, less `excludes`, and sends to the cluster.
 
-    `folder` is the source text, relative to where the job is started; None if it cannot be determined. `path` and
-    `line` are where it is named; `listed_in` is the YAML file that lists, or could list, the excludes, "" if there is
-    none.
+    `folder` is the source text, relative to where the job is started; None if it cannot be determined. `path`
+    and `line` are where it is named; `listed_in` is the YAML file that lists, or could list, the excludes, ""
+    if there is none.
     """
 
     folder: str | None
@@ -107,10 +111,12 @@ class WorkingDir:
 
 @dataclass(frozen=True)
 class ScriptError:
-    """The line at which bash stops in a script and its message, or the fault of a `runtime_env`; line 0: the whole file.
+    """The line at which bash stops in a script and its message, or the fault of a `runtime_env`.
 
-    `extended` is an unset variable that the line only extends, as in `PATH=/x:$PATH`. `lacks_arguments`: the script ends because
-    none were named after it.
+    Line 0 stands for the whole file.
+
+    `extended` is an unset variable that the line only extends, as in `PATH=/x:$PATH`. `lacks_arguments`: the
+    script ends because none were named after it.
     """
 
     path: str
@@ -121,7 +127,10 @@ class ScriptError:
 
     @property
     def interpolation(self) -> str:
-        """Return the Hydra interpolation that bash parses as its own variable, "" if it stops at something else."""
+        """Return the Hydra interpolation that bash parses as its own variable.
+
+        The result is "" if bash stops at something else.
+        """
         match = _INTERPOLATION.match(self.message)
         return match[1] if match else ""
 
@@ -130,17 +139,20 @@ class ScriptError:
 class Launch:
     """All files and words that the user named, read without running them.
 
-    `settings` are the variables given to the command, in order; without a command, every variable found. `others` are
-    further commands that start training. `lost` are overrides in the place of a command, which the shell would run as
-    commands. `carriage_returns` are scripts with Windows line ends. `unread` are parts that could not be followed, each
-    a sentence with its line. `refused` are the named scripts that bash cannot parse and invalid `runtime_env` files;
-    `stopped` is where bash stops before training starts in a script that it can parse. `ray_starts` are the words after
-    each `ray start`; `stops_ray`: a `ray stop` precedes all of them. `submitted`: the job is passed to `ray job submit`
-    and does not inherit what the script exports. `nodes` is how many nodes a batch script requests from Slurm, None if
-    it does not specify; `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word. `working_dir` is the folder
-    that Ray sends with the job. `hollow` are the words of the command in which bash replaces unset variables by
-    nothing. `made` are paths that programs called before the job may create, with all below them, `removed` those that the
-    script may remove, move or replace before; `installs`: one of these programs may install packages. `in_container`: the job starts in a container or over ssh, where other files and packages are.
+    `settings` are the variables given to the command, in order; without a command, every variable found.
+    `others` are further commands that start training. `lost` are overrides in the place of a command, which
+    the shell would run as commands. `carriage_returns` are scripts with Windows line ends. `unread` are parts
+    that could not be followed, each a sentence with its line. `refused` are the named scripts that bash
+    cannot parse and invalid `runtime_env` files; `stopped` is where bash stops before training starts in a
+    script that it can parse. `ray_starts` are the words after each `ray start`; `stops_ray`: a `ray stop`
+    precedes all of them. `submitted`: the job is passed to `ray job submit` and does not inherit what the
+    script exports. `nodes` is how many nodes a batch script requests from Slurm, None if it does not specify;
+    `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word.
+    `working_dir` is the folder that Ray sends with the job. `hollow` are the words of the command in which
+    bash replaces unset variables by nothing. `made` are paths that programs called before the job may create,
+    with all below them, `removed` those that the script may remove, move or replace before; `installs`: one
+    of these programs may install packages. `in_container`: the job starts in a container or over ssh, where
+    other files and packages are.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -172,7 +184,10 @@ class Launch:
 
 
 def where_set(name: str, variables: Variables, launch: Launch | Unknown) -> list[Setting]:
-    """Return every place that sets a variable for the job, launch files first. If a file removes it, the shell's value does not count."""
+    """Return every place that sets a variable for the job, launch files first.
+
+    If a file removes it, the shell's value does not count.
+    """
     given = (
         []
         if isinstance(launch, Unknown)
@@ -228,7 +243,10 @@ def may_be_made(launch: Launch | Unknown, path: str) -> bool:
 
 
 def may_be_changed(launch: Launch, path: str) -> bool:
-    """Return whether the script may create, remove, move or replace this path before the job, or anything below it."""
+    """Return whether the script may change this path, or anything below it, before the job.
+
+    To change is to create, remove, move or replace.
+    """
     return bool(launch.unread) or _is_among(path, (*launch.made, *launch.removed))
 
 

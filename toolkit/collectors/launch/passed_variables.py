@@ -1,4 +1,4 @@
-"""The variables that a called program or shell gets: inherited, given by `env`, or by overrides for Ray's workers."""
+"""Variables that a called program or shell gets: inherited, by `env`, or by overrides for Ray's workers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+
 
 
 def state_of(call: Call, environ: Mapping[str, str], folder: str, around: Iterable[str]) -> ShellState:
-    """Return the state in which a shell starts in `folder`: with this shell's variables and those given to the call.
+    """Return the state in which a shell starts in `folder`: with this shell's and the call's variables.
 
-    In a container, which `around` names, there are none of this shell's; those that its options name have unknown values.
+    In a container, which `around` names, there are none of this shell's; those that its options name have
+    unknown values.
     """
     state = ShellState(environ, cwd=folder)
     state.changes, state.limits, state.forgotten = list(call.changes), list(call.limits), call.forgotten

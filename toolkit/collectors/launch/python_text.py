@@ -1,4 +1,7 @@
-"""The program of verl that a Python text in a script starts: `python - <<EOF` with runpy, or `python -c` with verl's main."""
+"""The program of verl that a Python text in a script starts.
+
+The text is `python - <<EOF` with runpy, or `python -c` with verl's main.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ _ARGUMENTS = "sys.argv"
 def started(
     text: str, given: Sequence[Argument], first: Argument
 ) -> tuple[str, tuple[Argument, ...], str] | None:
-    """Return the module that the text starts, its words and the names in the text, as if each was called; None if it starts none.
+    """Return the module that the text starts, its words and the names in the text.
+
+    The names are written as if each was called. The result is None if the text starts no module.
 
     `first` is the place of the text's first line.
     """
@@ -62,7 +67,10 @@ def _names(tree: ast.Module) -> Iterator[str]:
 
 
 def _changed(tree: ast.Module, given: Sequence[Argument], first: Argument) -> list[Argument]:
-    """The words that the program gets if the text sets its arguments at its top: an unknown one if that cannot be determined."""
+    """The words that the program gets if the text sets its arguments at its top.
+
+    The result is an unknown word if that cannot be determined.
+    """
     words = list(given)
     for node in tree.body:
         if "argv" not in ast.unparse(node):  # also under another name, and in `setattr(sys, "argv", ...)`

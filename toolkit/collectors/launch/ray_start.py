@@ -1,7 +1,9 @@
-"""The `ray start` and `ray job submit` commands in the launch files, and the values that they set in place of those that Ray detects.
+"""The `ray start` and `ray job submit` commands in the launch files.
 
-They are found in the text, wherever they run, including after `srun` or `ssh`. `Launch.ray_starts` holds only those
-that the script itself runs here, with their words as the shell passes them.
+With them come the values that they set in place of those that Ray detects.
+
+They are found in the text, wherever they run, including after `srun` or `ssh`. `Launch.ray_starts` holds only
+those that the script itself runs here, with their words as the shell passes them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _OPTION = re.compile(r"--([a-z][a-z-]+)(?:=|\s+(?!-))?(\"[^\"\n]*\"|'[^'\n]*'|[^
 
 @dataclass(frozen=True)
 class RayStart:
-    """One `ray start` or `ray job submit`. `options` holds source text by name: "num-cpus": "$SLURM_CPUS_PER_TASK".
+    """One `ray start` or `ray job submit`.
+
+    `options` holds source text by name: "num-cpus": "$SLURM_CPUS_PER_TASK".
 
     Possible secrets are `***`.
     """
@@ -34,7 +38,7 @@ class RayStart:
 
 @dataclass(frozen=True)
 class RayStarts:
-    """Every `ray start` in the launch files, and every `ray job submit` with its own options, without those of the job."""
+    """Each `ray start` in the launch files, and each `ray job submit` with its own options, not the job's."""
 
     commands: tuple[RayStart, ...] = ()
     submits: tuple[RayStart, ...] = ()

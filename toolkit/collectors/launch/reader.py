@@ -1,4 +1,7 @@
-"""Reads launch scripts, `runtime_env` files, Dockerfiles and command lines into settings and the command that starts training."""
+"""Reads launch files into settings and the command that starts training.
+
+The files are launch scripts, `runtime_env` files and Dockerfiles; command lines are read as well.
+"""
 
 from __future__ import annotations
 
@@ -73,10 +76,10 @@ _DEEPEST = 8  # shells, one inside the other
 class LaunchReader:
     """Reads the named files and words. `load` returns the text of a file, or None if it cannot be read.
 
-    `is_there` reports whether a path exists; it is None if the scripts run on another machine. `is_empty` reports
-    whether an unset variable counts as empty, `is_of_windows` whether the lines of a file end as in Windows. `bin` is the folder of
-    the job's interpreter. `is_here`: the job runs on this machine, so that a program which is not here is missing.
-    `timeout` ends the shell that is being followed after `seconds`.
+    `is_there` reports whether a path exists; it is None if the scripts run on another machine. `is_empty`
+    reports whether an unset variable counts as empty, `is_of_windows` whether the lines of a file end as in
+    Windows. `bin` is the folder of the job's interpreter. `is_here`: the job runs on this machine, so that a
+    program which is not here is missing. `timeout` ends the shell that is being followed after `seconds`.
     """
 
     load: Callable[[str], str | None]
@@ -256,7 +259,7 @@ class LaunchReader:
         )
 
     def missing(self, walk: Walk, call: Call, names: Sequence[str], program: PythonProgram) -> str:
-        """Return the error for a program, its source or the folder of its output that does not exist; "" if all may exist."""
+        """Return the error for a missing program, source or output folder; "" if all may exist."""
         module, opens = program.module, program.opens
         if PYTHON.fullmatch(opens.rpartition("/")[2]) and (
             "/" in opens or self.load(_path(call.folder or self.cwd, opens)) is None
@@ -280,7 +283,10 @@ class LaunchReader:
         return ""
 
     def lacks_script(self, name: str, walk: Walk, call: Call) -> bool:
-        """Return whether a launcher of a package is neither beside the job's interpreter nor on the PATH, and nothing may have brought it."""
+        """Return whether a package's launcher is neither beside the job's interpreter nor on the PATH.
+
+        In addition, nothing may have brought it.
+        """
         folders = [self.bin, *self.environ.get("PATH", "").split(os.pathsep)]
         searches = any(change.name == "PATH" for change in call.changes) or any(
             (word.text or "PATH=").startswith("PATH=") for word in call.argv
@@ -296,7 +302,7 @@ class LaunchReader:
         )
 
     def is_missing(self, name: str, walk: Walk, call: Call) -> bool:
-        """Return whether a file does not exist, and nothing called before may have created it or its first folder."""
+        """Return whether a file is missing, and no earlier call may have created it or its first folder."""
         path = _path(call.folder, name)
         made = any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self.made)
         first = "" if name.startswith(("/", "..")) else Path(name).parts[0]
@@ -307,7 +313,8 @@ class LaunchReader:
     def ends_after(self, unwrapped: Unwrapped, call: Call) -> float | None:
         """Return after how many seconds `timeout` ends a program; None if it does not.
 
-        One around the shell ends it, too, unless the shell leaves it behind, in the background or with a server.
+        One around the shell ends it, too, unless the shell leaves it behind, in the background or with a
+        server.
         """
         around = None if call.background or unwrapped.outlives else self.seconds
         return min(filter(None, (around, unwrapped.ends_after)), default=None)
@@ -407,7 +414,7 @@ class LaunchReader:
         self.unread += inner.unread
 
     def typed(self, walk: Walk, program: ShellProgram, call: Call) -> None:
-        """Follow what a shell in a terminal gets line by line: it keeps its folder and its variables between them."""
+        """Follow what a terminal's shell gets line by line; it keeps its folder and variables in between."""
         first, waiting = call.argv[0], ""
         if program.session in self.sessions:
             inner, waiting = self.sessions[program.session]
@@ -546,7 +553,10 @@ _LIKE_SH = re.compile(
 
 
 def _is_zsh(names: Sequence[str], text: str) -> bool:
-    """Return whether zsh runs a script by its own rules: the shell that is called does, otherwise the one in its first line."""
+    """Return whether zsh runs a script by its own rules.
+
+    The shell that is called decides, otherwise the one in the script's first line.
+    """
     if _LIKE_SH.search(text):
         return False
     called = base_names(names) & {"bash", "sh", "dash", "zsh"}
@@ -554,7 +564,10 @@ def _is_zsh(names: Sequence[str], text: str) -> bool:
 
 
 def _finds(pattern: str, folder: str) -> bool:
-    """Return whether files match a pattern of the shell in this folder. If that is unknown (""), those of a setting do not."""
+    """Return whether files match a pattern of the shell in this folder.
+
+    If that is unknown (""), those of a setting do not.
+    """
     if not folder and not pattern.startswith("/"):
         return "=" not in pattern
     return any(True for _ in glob.iglob(pattern, root_dir=folder or None))  # noqa: PTH207 - of text

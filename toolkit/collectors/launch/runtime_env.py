@@ -13,7 +13,10 @@ class NotARuntimeEnvError(Exception):
 
 
 def variables_in_yaml(text: str) -> Iterator[tuple[str, str | None, int]]:
-    """Yield name, value and line of each entry of `env_vars`. A value that is neither text nor number is None."""
+    """Yield name, value and line of each entry of `env_vars`.
+
+    A value that is neither text nor number is None.
+    """
     try:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as problem:

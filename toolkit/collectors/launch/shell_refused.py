@@ -15,7 +15,10 @@ _OTHER_SHELL = re.compile(r"#!.*\b(?!bash\b|sh\b|dash\b)(?:\w*sh|python\S*)\s*$"
 
 
 def refused(path: str, text: str, machine: Machine) -> ScriptError | None:
-    """Check a script with bash. None if it parses, if it is for another shell, or if bash does not run here."""
+    """Check a script with bash.
+
+    None if it parses, if it is for another shell, or if bash does not run here.
+    """
     if _OTHER_SHELL.match(text.partition("\n")[0]):
         return None
     syntax_error = _syntax_error((*_options(text), path), machine)

@@ -1,4 +1,7 @@
-"""The command that a Python program of the user's own starts: `subprocess.run(["torchrun", ..., *sys.argv[1:]])`."""
+"""The command that a Python program of the user's own starts.
+
+An example is `subprocess.run(["torchrun", ..., *sys.argv[1:]])`.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,12 @@ _DEEPEST = 4
 
 
 def spawned(text: str, given: Sequence[Argument], first: Argument) -> list[Argument] | None:
-    """Return the words of the only command that the text starts; None if it may start none or several, or in a way that is not followed.
+    """Return the words of the only command that the text starts.
 
-    `given` are its own arguments, `first` is the place of the text's first line. What cannot be determined is an unknown word.
+    The result is None if it may start none or several, or in a way that is not followed.
+
+    `given` are its own arguments, `first` is the place of the text's first line. What cannot be determined is
+    an unknown word.
     """
     if _BEGINS.search(text) is None:
         return None
@@ -75,7 +81,7 @@ def _calls(tree: ast.Module, imported: Mapping[str, str]) -> Iterator[tuple[ast.
 
 
 def _changes_what_it_gets(tree: ast.Module, imported: Mapping[str, str]) -> bool:
-    """Return whether the text may change its folder, its variables or its arguments, which the started program inherits."""
+    """Return whether the text may change the folder, variables or arguments that the program inherits."""
     for node in walk(tree):
         if isinstance(node, ast.Call):
             name = whole_name(node.func, imported)
@@ -90,7 +96,7 @@ def _changes_what_it_gets(tree: ast.Module, imported: Mapping[str, str]) -> bool
 
 
 def _only_reads(parent: ast.AST, node: ast.AST, imported: Mapping[str, str]) -> bool:
-    """Return whether an expression uses a list or a mapping without changing it, or giving it another name."""
+    """Return whether an expression uses a list or mapping without changing it or giving it another name."""
     if isinstance(parent, ast.Subscript):
         return isinstance(parent.ctx, ast.Load)
     if isinstance(parent, ast.Attribute):
@@ -107,9 +113,12 @@ def _is_false(node: ast.expr) -> bool:
 
 
 class _Reader:
-    """Reads expressions as words. A name has the words of all statements that set it or make it longer, in the order in which they run.
+    """Reads expressions as words.
 
-    A name that is also bound in another way, as a parameter or by a loop, or whose list may be changed elsewhere, is unknown.
+    A name has the words of all statements that set it or make it longer, in the order in which they run.
+
+    A name that is also bound in another way, as a parameter or by a loop, or whose list may be changed
+    elsewhere, is unknown.
     """
 
     given: Sequence[Argument]
@@ -149,7 +158,10 @@ class _Reader:
         }
 
     def words(self, node: ast.expr, before: float = float("inf"), depth: int = 0) -> list[Argument]:
-        """Return the words of a list, as it is `before` a step; an unknown one for what may be several or none."""
+        """Return the words of a list, as it is `before` a step.
+
+        An unknown word stands for what may be several or none.
+        """
         if depth > _DEEPEST:
             return [self.word(node, None)]
         if isinstance(node, (ast.List, ast.Tuple)):
@@ -167,7 +179,9 @@ class _Reader:
         if not isinstance(node, ast.Subscript) or whole_name(node.value, self.imported) != _ARGUMENTS:
             return False
         part = node.slice
-        starts = isinstance(part, ast.Slice) and isinstance(part.lower, ast.Constant) and part.lower.value == 1  # fmt: skip
+        starts = (
+            isinstance(part, ast.Slice) and isinstance(part.lower, ast.Constant) and part.lower.value == 1
+        )
         return starts and isinstance(part, ast.Slice) and part.upper is None and part.step is None
 
     def _named(self, node: ast.Name, before: float, depth: int) -> list[Argument]:
@@ -233,7 +247,10 @@ _SETS = (ast.Assign, ast.AnnAssign)
 
 
 def _changed(node: ast.stmt) -> str:
-    """Return the name that a statement sets or makes longer; "" if it does neither, or to several or in another way."""
+    """Return the name that a statement sets or makes longer.
+
+    The result is "" if it does neither, or does so to several names or in another way.
+    """
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target: ast.expr = node.targets[0]
     elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):

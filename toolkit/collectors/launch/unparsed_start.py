@@ -1,4 +1,7 @@
-"""Launch scripts that start verl where the reader cannot follow: in a here-document, a substitution, or a string for another machine."""
+"""Launch scripts that start verl where the reader cannot follow.
+
+That is in a here-document, a substitution, or a string for another machine.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def unread_start(machine: Machine, paths: Iterable[str]) -> str:
         if found := _STARTS.search(text):
             line = text.count("\n", 0, found.start()) + 1
             return (
-                f"{path}:{line} has one in a here-document, a substitution or a string, which is not followed: "
-                "write that command to a script of its own, or name it after --"
+                f"{path}:{line} has one in a here-document, a substitution or a string, which is not "
+                "followed: write that command to a script of its own, or name it after --"
             )
     return ""

@@ -1,4 +1,6 @@
-"""The folder that Ray sends to the cluster with the job: `working_dir` of a `runtime_env`, and what is excluded from it.
+"""The folder that Ray sends to the cluster with the job, and what is excluded from it.
+
+It is the `working_dir` of a `runtime_env`.
 
 `ray job submit` takes a file or JSON; `--working-dir` takes precedence over both
 (ray/dashboard/modules/dashboard_sdk.py: parse_runtime_env_args).
@@ -55,7 +57,10 @@ def _in_file(text: str, path: str) -> WorkingDir:
 
 
 def _parsed(text: str, path: str, line: int = 0) -> WorkingDir:
-    """Parse a `runtime_env`; `path` stays empty if it names no folder. Valid JSON is YAML too; invalid text is reported elsewhere."""
+    """Parse a `runtime_env`; `path` stays empty if it names no folder.
+
+    Valid JSON is YAML too; invalid text is reported elsewhere.
+    """
     try:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError):

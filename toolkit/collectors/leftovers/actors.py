@@ -1,4 +1,4 @@
-"""Detached actors and placement groups that finished jobs left in a Ray cluster, where they hold CPUs and GPUs."""
+"""Detached actors and placement groups that finished jobs left in a Ray cluster, holding CPUs and GPUs."""
 
 from __future__ import annotations
 

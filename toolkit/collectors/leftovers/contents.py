@@ -1,4 +1,7 @@
-"""The contents of a leftover, read through descriptors, so that swapping or linking paths meanwhile cannot redirect the reader."""
+"""The contents of a leftover, read through descriptors.
+
+Swapping or linking paths meanwhile thus cannot redirect the reader.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,15 @@ _NODE = re.compile(r"ray_spilled_objects_([0-9a-f]{16,})")
 
 @dataclass
 class Contents:
-    """What was seen in one file, socket or folder. Each text is the first entry of that kind, "" if there is none.
+    """What was seen in one file, socket or folder.
 
-    `size` is in bytes as the file system counts them, `latest` the last change of anything, in nanoseconds since the
-    epoch. `used` is open or bound by some process; the state of `undetermined` is unknown. `foreign` belongs to another user,
-    `mounted` is on another mount, `closed` cannot be read. `strange` has an unexpected name. `nodes` are the Ray nodes
-    whose spilled objects are in it. `inodes` are device and inode of everything in it.
+    Each text is the first entry of that kind, "" if there is none.
+
+    `size` is in bytes as the file system counts them, `latest` the last change of anything, in nanoseconds
+    since the epoch. `used` is open or bound by some process; the state of `undetermined` is unknown.
+    `foreign` belongs to another user, `mounted` is on another mount, `closed` cannot be read. `strange` has
+    an unexpected name. `nodes` are the Ray nodes whose spilled objects are in it. `inodes` are device and
+    inode of everything in it.
     """
 
     size: int = 0
@@ -76,7 +82,9 @@ class Contents:
 
 
 def contents_of(name: str, folder: int, expected: re.Pattern[str] | None = None) -> Contents:
-    """Read the entry of this name in an open folder, until something in it is in use. Raises OSError if it does not exist.
+    """Read the entry of this name in an open folder, until something in it is in use.
+
+    Raises OSError if it does not exist.
 
     `expected` matches all paths within it that are not strange; None if no path is strange.
     """

@@ -1,6 +1,7 @@
 """Judges whether a candidate file is a leftover, from the signs of life that it shows.
 
-A file is a leftover if every possible sign of life was checked and none was found. A file that could not be checked is kept.
+A file is a leftover if every possible sign of life was checked and none was found. A file that could not be
+checked is kept.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from verl_doctor.toolkit.leftover import Kept, Leftover, RemovePath, Store
 from verl_doctor.toolkit.text import counted
 
 GRACE = 60.0
-"""Seconds for which a file is left alone after its last change: a starting job creates a file before it opens it."""
+"""Seconds to leave a file alone after its last change: a starting job creates files before opening them."""
 
 _EXPECTED = {
     "session folder": "folder",
@@ -65,11 +66,16 @@ def _reasons(left_file: LeftFile, among: LeftFiles, grace: float) -> Iterator[st
     if left_file.mounted:
         yield f"{_within(left_file.mounted)} is a mount"
     if left_file.written:
-        yield f"{_within(left_file.written)} was written by the job; save or remove it, then the rest can be removed"
+        yield (
+            f"{_within(left_file.written)} was written by the job; save or remove it, then the rest can be "
+            "removed"
+        )
     if left_file.latest > among.now + 1:
         yield "its last change is in the future, so its age is unknown"
     if left_file.latest > among.now - grace:
-        yield f"it was changed {_ago(max(among.now - left_file.latest, 0))} ago, and a job may just be starting"
+        yield (
+            f"it was changed {_ago(max(among.now - left_file.latest, 0))} ago, and a job may just be starting"
+        )
 
 
 def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
@@ -79,7 +85,10 @@ def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
     if left_file.undetermined:
         yield f"the kernel does not report whether {_within(left_file.undetermined)} is in use"
     if left_file.seen == "this machine":
-        yield f"it is on {left_file.lies_on or 'an unknown file system'}, so processes of other machines may use it"
+        yield (
+            f"it is on {left_file.lies_on or 'an unknown file system'}, so processes of other machines may "
+            "use it"
+        )
     if left_file.seen == "this user" and left_file.kind != "socket":
         yield "/proc hides other users' processes, so it is unknown whether they use it"
     if left_file.seen == "this namespace" and left_file.kind != "socket":

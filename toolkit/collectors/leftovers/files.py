@@ -1,4 +1,7 @@
-"""Candidates for leftover files of dead jobs: everything with a matching name on this machine, with all its signs of life."""
+"""Candidates for leftover files of dead jobs.
+
+They are everything with a matching name on this machine, with all its signs of life.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from verl_doctor.toolkit.system.open_folder import reached
 from verl_doctor.toolkit.system.tcp_probe import try_connection
 
 Seen = Literal["all", "this user", "this namespace", "this machine"]
-"""Which of the processes that can reach a file are visible: all; only this user's; only those of this container, of this machine."""
+"""Which of the processes that can reach a file are visible.
+
+They are all of them, only this user's, or only those of this container or of this machine.
+"""
 Maker = Literal["", "ended", "started later", "runs", "hidden"]
 Answer = Literal["", "connected", "refused", "silence"]
 
@@ -39,15 +45,16 @@ _ROUNDING = 2.0  # seconds between the clocks of processes and of files
 class LeftFile:
     """One file or folder with the name of a leftover, and the signs of life that it shows.
 
-    `type` is folder, file, socket, link or other; `owner` is a user's number, `mine` whether that is this user.
-    `device`, `inode` and `changed` (nanoseconds) distinguish it from another of the same name. `size` is in bytes, None
-    if it is in use; `latest` is the last change of anything in it, in seconds since the epoch.
+    `type` is folder, file, socket, link or other; `owner` is a user's number, `mine` whether that is this
+    user. `device`, `inode` and `changed` (nanoseconds) distinguish it from another of the same name. `size`
+    is in bytes, None if it is in use; `latest` is the last change of anything in it, in seconds since the
+    epoch.
 
-    Signs of life: `uses` are the processes that use it; `used` is an entry that the kernel reports as in use by any
-    process; `maker` is the state of the process `pid` in its name; `answer` is the reply from the address in it.
-    Unknowns: `undetermined` entries have an unknown state; `seen` states which processes are seen of those that can reach it.
-    Other contents: `foreign` files of other users, `mounted` folders, `closed` (unreadable) ones, and what a job has
-    `written` there. Each is one entry, "" if there is none.
+    Signs of life: `uses` are the processes that use it; `used` is an entry that the kernel reports as in use
+    by any process; `maker` is the state of the process `pid` in its name; `answer` is the reply from the
+    address in it. Unknowns: `undetermined` entries have an unknown state; `seen` states which processes are
+    seen of those that can reach it. Other contents: `foreign` files of other users, `mounted` folders,
+    `closed` (unreadable) ones, and what a job has `written` there. Each is one entry, "" if there is none.
     """
 
     kind: Kind
@@ -82,8 +89,9 @@ class LeftFile:
 class LeftFiles:
     """All candidates, as seen at `now`, in seconds since the epoch.
 
-    `processes`: all processes were searched too, which is skipped if the kernel reports every candidate as in use.
-    `closed` are unreadable processes of this user's jobs; `nodeless` are raylets that do not report their node.
+    `processes`: all processes were searched too, which is skipped if the kernel reports every candidate as in
+    use. `closed` are unreadable processes of this user's jobs; `nodeless` are raylets that do not report
+    their node.
     """
 
     files: tuple[LeftFile, ...] = ()
@@ -208,7 +216,10 @@ def _seen_at(
 
 
 def _mounted_below(place: Place, machine: Machine, mounts: Sequence[FileSystem]) -> str:
-    """Return a file or folder in it on which something is mounted. For a file, its own stat does not show that."""
+    """Return a file or folder in it on which something is mounted.
+
+    For a file, its own stat does not show that.
+    """
     above = os.path.realpath(machine.at(place.folder)) + "/"
     below = f"{above}{place.entry}/"
     paths = (mount.mounted_on for mount in mounts)
@@ -218,7 +229,10 @@ def _mounted_below(place: Place, machine: Machine, mounts: Sequence[FileSystem])
 def _uses(
     place: Place, about: os.stat_result, contents: Contents, address: str, signs: Signs
 ) -> tuple[Use, ...]:
-    """Return the processes that use it. A job's named memory may be open nowhere for a while; its tracker still removes it in the end."""
+    """Return the processes that use it.
+
+    A job's named memory may be open nowhere for a while; its tracker still removes it in the end.
+    """
     counted = tuple(
         use
         for use, started in signs.trackers
@@ -229,14 +243,20 @@ def _uses(
 
 
 def _words(place: Place, about: os.stat_result, contents: Contents, address: str) -> tuple[str, ...]:
-    """Return the words by which a process may refer to it: a raylet that has another path for it names at least its node."""
+    """Return the words by which a process may refer to it.
+
+    A raylet that has another path for it names at least its node.
+    """
     mapped = mapped_name(about.st_dev, about.st_ino) if place.kind == "shared memory" else ""
     names = (place.name, place.entry, place.node, *sorted(contents.nodes), address, mapped)
     return tuple(filter(None, dict.fromkeys(names)))
 
 
 def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
-    """Return the state of the process that a name holds. Numbers are reused; a process cannot have made anything before it started."""
+    """Return the state of the process that a name holds.
+
+    Numbers are reused; a process cannot have made anything before it started.
+    """
     if started := signs.started.get(pid):
         return "started later" if all(time > latest + _ROUNDING for time in started) else "runs"
     if os.path.exists(machine.at(f"/proc/{pid}")):
@@ -251,7 +271,10 @@ def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
 
 
 def _seen(mount: FileSystem | None, signs: Signs) -> Seen:
-    """Return which processes are seen. A mount, including a container's own layer, may be in use by processes not visible here."""
+    """Return which processes are seen.
+
+    A mount, including a container's own layer, may be in use by processes not visible here.
+    """
     if mount is None or mount.shared:
         return "this machine"
     if signs.all_seen:

@@ -1,8 +1,8 @@
 """Finds helper processes whose job has ended, from the table of processes and what they share.
 
-A helper is started by a program of its job and ends with it. It is an orphan if it runs code of vLLM, SGLang or Ray,
-its parent program has ended, no running process holds the other end of anything that it has open, and it shows no sign
-of life. Anything unproven is kept, with the reason.
+A helper is started by a program of its job and ends with it. It is an orphan if it runs code of vLLM, SGLang
+or Ray, its parent program has ended, no running process holds the other end of anything that it has open, and
+it shows no sign of life. Anything unproven is kept, with the reason.
 """
 
 from __future__ import annotations
@@ -18,21 +18,25 @@ from verl_doctor.toolkit.system.process_table import Row
 from verl_doctor.toolkit.system.process_ties import Tie
 
 _ROLES = ("engine", "ray worker", "ray agent")
-# Children of multiprocessing and of torch's compiler, which set no title, and multiprocessing's resource tracker.
+# Children of multiprocessing and of torch's compiler, which set no title, and multiprocessing's resource
+# tracker.
 _NAMELESS = re.compile(
-    r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.(?:spawn|forkserver|resource_tracker|semaphore_tracker) import .*"
-    r"|\S*python\S* (?:-\S+ )*\S*/torch/_inductor/compile_worker/__main__\.py .*"
+    r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.(?:spawn|forkserver|resource_tracker"
+    r"|semaphore_tracker) import .*|\S*python\S* "
+    r"(?:-\S+ )*\S*/torch/_inductor/compile_worker/__main__\.py .*"
 )
-# Processes other than the first that adopt orphans: they have requested it (PR_SET_CHILD_SUBREAPER, prctl(2)), which /proc does not show.
-# Any other parent of a helper has started it, whatever its title.
+# Processes other than the first that adopt orphans: they have requested it (PR_SET_CHILD_SUBREAPER,
+# prctl(2)), which /proc does not show. Any other parent of a helper has started it, whatever its title.
 _TAKES_OVER = re.compile(
-    r"systemd|init|tini(?:-static)?|dumb-init|docker-init|catatonit|conmon|containerd-shim\S*|slurmstepd:?|s6-svscan|runit|sinit|appinit"
+    r"systemd|init|tini(?:-static)?|dumb-init|docker-init|catatonit|conmon|containerd-shim\S*"
+    r"|slurmstepd:?|s6-svscan|runit|sinit|appinit"
 )
 # A program of Python or Ray; a reader of the log or the terminal is neither.
 _STARTS_HELPERS = re.compile(
     r"(?:python|pypy|ray|vllm|sglang|verl|torchrun|accelerate|deepspeed)", re.IGNORECASE
 )
-# Servers accept new clients at any time. SGLang's server is started by a person, and its title resembles its helpers' (http_server.py).
+# Servers accept new clients at any time. SGLang's server is started by a person, and its title resembles its
+# helpers' (http_server.py).
 _SERVES = re.compile(r"\S+::(?:APIServer|http_server|tokenizer_worker)\b.*|\S+::APIServer_.*")
 _FIRST = 1
 _ENDED = "ZX"
@@ -44,12 +48,13 @@ YOUNG = 60.0  # seconds; a starting job is left alone
 class Around:
     """Further evidence about a helper that has lost its parent.
 
-    `ties` are as returned by `process_ties.ties_of`; `age` is in seconds; `session`: whether the Ray session of a Ray
-    process is alive, None if unknown; `debugger` is the number of the process that traces it, or 0. `elsewhere` and
-    `foreign` are why it counts as another container's, and as not belonging to vLLM, SGLang or Ray, else "".
-    `abandoned`: it holds an end of a pipe or connection whose other end, according to the kernel, is closed. `life` are
-    the signs of life that it shows on its own, `activity` those seen while all helpers are watched together.
-    `rendezvous` are processes whose listeners only they connect to, as in torch.distributed.
+    `ties` are as returned by `process_ties.ties_of`; `age` is in seconds; `session`: whether the Ray session
+    of a Ray process is alive, None if unknown; `debugger` is the number of the process that traces it, or 0.
+    `elsewhere` and `foreign` are why it counts as another container's, and as not belonging to vLLM, SGLang
+    or Ray, else "". `abandoned`: it holds an end of a pipe or connection whose other end, according to the
+    kernel, is closed. `life` are the signs of life that it shows on its own, `activity` those seen while all
+    helpers are watched together. `rendezvous` are processes whose listeners only they connect to, as in
+    torch.distributed.
     """
 
     ties: Callable[[Collection[int]], Mapping[int, Collection[Tie]]]
@@ -68,8 +73,8 @@ class Around:
 class Orphans:
     """The orphaned helpers, each with the state of its parent, and the kept helpers, each with the reason.
 
-    Parents precede their children. Children of multiprocessing come last: its resource tracker waits for all others and
-    then removes the shared memory that they left.
+    Parents precede their children. Children of multiprocessing come last: its resource tracker waits for all
+    others and then removes the shared memory that they left.
     """
 
     left: tuple[tuple[Row, str], ...] = ()
@@ -117,9 +122,12 @@ def _keep_what_may_be_a_daemon(
     ties: Mapping[int, Collection[Tie]],
     around: Around,
 ) -> None:
-    """Keep processes that may have been started without a job: nothing about them refers to anything that has ended.
+    """Keep processes that may have been started without a job.
 
-    Ray's own processes are recognised by their dead session. A process connected to a helper that lost its job has also lost it.
+    Nothing about them refers to anything that has ended.
+
+    Ray's own processes are recognised by their dead session. A process connected to a helper that lost its
+    job has also lost it.
     """
     left = set(adrift) - set(reasons)
     lost = {pid for pid in left if is_of_ray(rows[pid]) or around.abandoned(rows[pid])}
@@ -131,7 +139,10 @@ def _keep_what_may_be_a_daemon(
 def _keep_what_lives(
     adrift: Collection[int], reasons: dict[int, str], rows: Mapping[int, Row], around: Around
 ) -> None:
-    """Keep processes with signs of life, of their own or while watched. Activity of torch.distributed without a job does not count."""
+    """Keep processes with signs of life, of their own or while watched.
+
+    Activity of torch.distributed without a job does not count.
+    """
     left = set(adrift) - set(reasons)
     inner = around.rendezvous(left)
     for pid in sorted(left):
@@ -147,7 +158,10 @@ def _keep_what_lives(
 
 
 def _activity(activity: Activity, *, housekeeping: bool) -> str:
-    """Return what an activity shows, "" for none. Threads of torch and ZeroMQ wake up now and then to check on their peers."""
+    """Return what an activity shows, "" for none.
+
+    Threads of torch and ZeroMQ wake up now and then to check on their peers.
+    """
     if activity.hidden:
         return "its activity may not be examined"
     if activity.transfers:
@@ -165,7 +179,10 @@ def _connected(
     rows: Mapping[int, Row],
     ties: Mapping[int, Collection[Tie]],
 ) -> set[int]:
-    """Return the given processes and those `among` the others connected to them: children, and peers by pipe or connection."""
+    """Return the given processes and those `among` the others connected to them.
+
+    Connected are children, and peers by pipe or connection.
+    """
     found = set(known)
     while True:
         more = {
@@ -203,9 +220,10 @@ def is_of_ray(row: Row) -> bool:
 
 
 def _adrift(rows: Mapping[int, Row], alive: Collection[int] = ()) -> set[int]:
-    """Return the helpers started by an ended process or by another such helper, without Ray's that are `alive`.
+    """Return helpers started by an ended process or another such helper, without Ray's that are `alive`.
 
-    A Ray worker may have been started through another program: the workers of a running Ray must be in `alive`.
+    A Ray worker may have been started through another program: the workers of a running Ray must be in
+    `alive`.
     """
     helpers = {pid for pid, row in rows.items() if is_helper(row)} - {_FIRST}
 
@@ -309,7 +327,10 @@ def _held(
 
 
 def _only_listens(tie: Tie, rows: Mapping[int, Row]) -> bool:
-    """Return whether the other end only receives the log or the terminal output: tee, a shell, a container runtime."""
+    """Return whether the other end only receives the log or the terminal output.
+
+    Examples are tee, a shell, and a container runtime.
+    """
     if not tie.standard:
         return False
     return tie.other == 0 or (tie.other in rows and not _may_start_helpers(rows[tie.other]))

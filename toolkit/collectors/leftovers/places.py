@@ -1,4 +1,7 @@
-"""The places where dead jobs leave files, and the names that identify them. A name that matches nothing here is never a leftover."""
+"""The places where dead jobs leave files, and the names that identify them.
+
+A name that matches nothing here is never a leftover.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,9 @@ _OF_RAY: tuple[tuple[Kind, str], ...] = (
     ("session folder", r"session_\d{4}(?:-\d\d){2}_\d\d(?:-\d\d){2}_\d{6}_(?P<pid>\d+)"),
     ("address file", r"ray_current_cluster"),
 )
-# In a folder for temporary files: those of a trainer derived from verl; verl's sockets for sending weights to vLLM
-# (verl/workers/rollout/vllm_rollout); vLLM's own (vllm/utils/network_utils.py: get_open_zmq_ipc_path); verl-doctor's.
+# In a folder for temporary files: those of a trainer derived from verl; verl's sockets for sending weights to
+# vLLM (verl/workers/rollout/vllm_rollout); vLLM's own (vllm/utils/network_utils.py: get_open_zmq_ipc_path);
+# verl-doctor's.
 _TEMPORARIES: tuple[tuple[Kind, str], ...] = (
     ("session folder", r"verl_ray_(?:[\w.-]+_)?(?P<pid>\d+)|verl_ray_[\w.-]+"),
     ("spill folder", r"verl_spill_(?:[\w.-]+_)?(?P<pid>\d+)|verl_spill_[\w.-]+"),
@@ -39,12 +43,16 @@ _TEMPORARIES: tuple[tuple[Kind, str], ...] = (
     ("socket", _UUID),
     ("temporary folder", rf"{TEMPORARY}(?P<pid>\d+)-[a-z0-9_]{{8}}"),
 )
-# What any release of Ray puts into a session (ray/_private/node.py, services.py; ray/dashboard), and what lies next to sessions.
+# What any release of Ray puts into a session (ray/_private/node.py, services.py; ray/dashboard), and what
+# lies next to sessions.
 _IN_SESSION = (
-    r"(?:logs|sockets|metrics|runtime_resources|profile|ray_spilled_objects\w*|\w*ports?_\w+|[\w.-]+\.(?:json|lock|pid)(?:\.lock)?)"
-    r"(?:/.*)?"
+    r"(?:logs|sockets|metrics|runtime_resources|profile|ray_spilled_objects\w*|\w*ports?_\w+|[\w.-]+\."
+    r"(?:json|lock|pid)(?:\.lock)?)(?:/.*)?"
 )
-_BESIDE_SESSIONS = rf"ray_current_cluster|session_latest|\w+\.lock|prom_metrics_service_discovery\.json|session_[\d_-]+(?:/{_IN_SESSION})?"
+_BESIDE_SESSIONS = (
+    r"ray_current_cluster|session_latest|\w+\.lock|prom_metrics_service_discovery\.json|session_[\d_-]+"
+    rf"(?:/{_IN_SESSION})?"
+)
 _SPILLED_OBJECTS = r"ray_spilled_objects\w*(?:/.*)?|[0-9a-f]{28,}(?:-multi-\d+)?"
 # By the prefix of a folder's name. The name alone does not show that it holds nothing of the user's.
 _EXPECTED = {
@@ -56,8 +64,9 @@ _EXPECTED = {
 _SPILLED: tuple[tuple[Kind, str], ...] = (
     ("spill folder", r"ray_spilled_objects(?:_(?P<node>[0-9a-f]{16,}))?"),
 )
-# Segments and semaphores of multiprocessing (vLLM's queues), verl's weights, segments of NCCL, torch and vLLM, the semaphores of joblib's
-# loky, and those of CUDA's driver, whose names hold the user and the process in hexadecimal digits (seen with driver 580.159 on an H200).
+# Segments and semaphores of multiprocessing (vLLM's queues), verl's weights, segments of NCCL, torch and
+# vLLM, the semaphores of joblib's loky, and those of CUDA's driver, whose names hold the user and the process
+# in hexadecimal digits (seen with driver 580.159 on an H200).
 _SEGMENTS: tuple[tuple[Kind, str], ...] = (
     ("shared memory", r"psm_[0-9a-f]{8,16}|sem\.mp-[\w-]{8}|verl_weights_[0-9a-f]{8,}|nccl-[A-Za-z0-9]{6}"),
     ("shared memory", r"sem\.loky-(?P<pid>\d+)-[\w-]+"),
@@ -70,8 +79,8 @@ _SEGMENTS: tuple[tuple[Kind, str], ...] = (
 class Place:
     """A file or folder with the name of a leftover. `folder` is a path without links.
 
-    `pid` is the process in its name, `node` the Ray node; `name` is its original name, even after verl-doctor has begun
-    to remove it.
+    `pid` is the process in its name, `node` the Ray node; `name` is its original name, even after verl-doctor
+    has begun to remove it.
     """
 
     kind: Kind
@@ -136,7 +145,10 @@ def _real(machine: Machine, paths: Iterable[str]) -> list[str]:
 
 
 def _passes_foreign_link(path: str, machine: Machine, most: int = _MOST_LINKS) -> bool:
-    """Return whether the path passes through a link of another user, who could thus choose what is searched and removed."""
+    """Return whether the path passes through a link of another user.
+
+    That user could thus choose what is searched and removed.
+    """
     way = "/"
     for step in filter(None, path.split("/")):
         way = os.path.normpath(f"{way}/{step}")

@@ -1,8 +1,8 @@
-"""Finds running processes that use a file: those that have it open, or name it in their command line or environment.
+"""Finds running processes that use a file: with it open, or named in their command line or environment.
 
-Names are compared, not paths: in another container the same folder has other paths. Files that no path reaches any
-more, as after an unmount, are matched by device and inode. All threads are searched: each may have its own folder and
-descriptors.
+Names are compared, not paths: in another container the same folder has other paths. Files that no path
+reaches any more, as after an unmount, are matched by device and inode. All threads are searched: each may
+have its own folder and descriptors.
 """
 
 from __future__ import annotations
@@ -70,11 +70,12 @@ class Use:
 class Signs:
     """The results for all processes at one moment.
 
-    `uses` are by name. `started` holds the start times, in seconds since the epoch, of the processes with a given
-    number in any namespace. `closed` are processes that may not be inspected, `nodeless` raylets that do not report
-    their node, `in_flight` the places where a descriptor, which may refer to anything, is being passed between
-    processes. `trackers` manage this user's named shared memory, including what no process has open: each with its
-    start time. `all_seen`: no process of this machine can be invisible here; `hidden`: /proc hides other users' processes.
+    `uses` are by name. `started` holds the start times, in seconds since the epoch, of the processes with a
+    given number in any namespace. `closed` are processes that may not be inspected, `nodeless` raylets that
+    do not report their node, `in_flight` the places where a descriptor, which may refer to anything, is being
+    passed between processes. `trackers` manage this user's named shared memory, including what no process has
+    open: each with its start time. `all_seen`: no process of this machine can be invisible here; `hidden`:
+    /proc hides other users' processes.
     """
 
     uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
@@ -101,8 +102,9 @@ def signs_of(
 ) -> Signs:
     """Search all processes except this one.
 
-    `names` are words of letters, digits, "_", "." and "-", such a word followed by ":" and a number, or results of
-    `mapped_name`. `inodes` are devices and inodes of files, which are found under their `numbered` names.
+    `names` are words of letters, digits, "_", "." and "-", such a word followed by ":" and a number, or
+    results of `mapped_name`. `inodes` are devices and inodes of files, which are found under their `numbered`
+    names.
     """
     search = _Search(machine, _sockets(machine), frozenset(inodes))
     wanted = _Names(names)
@@ -165,7 +167,10 @@ def _numbers_of(pid: int, machine: Machine) -> set[int]:
 
 
 def _is_dead(row: Row, machine: Machine) -> bool:
-    """Return whether it has ended and is not yet reaped. Other threads may run on after the first one has ended."""
+    """Return whether it has ended and is not yet reaped.
+
+    Other threads may run on after the first one has ended.
+    """
     if row.state not in _ENDED:
         return False
     try:
@@ -175,7 +180,10 @@ def _is_dead(row: Row, machine: Machine) -> bool:
 
 
 def mapped_name(device: int, inode: int) -> str:
-    """Return the name under which a file is mapped: a semaphore is created under another name, which is then removed (sem_open(3))."""
+    """Return the name under which a file is mapped.
+
+    A semaphore is created under another name, which is then removed (sem_open(3)).
+    """
     return f" {os.major(device):02x}:{os.minor(device):02x} {inode} "
 
 
@@ -271,7 +279,7 @@ class _Search:
         return self._layers("/proc/self", self._machine.read("/proc/self/mountinfo") or "")
 
     def _layers(self, folder: str, mounts: str) -> Iterator[tuple[str, int, int]]:
-        """Yield the layers of a namespace's overlays that are among the files searched, whatever the mount calls them."""
+        """Yield layers of a namespace's overlays among the files searched, whatever the mount calls them."""
         for layer in overlay_layers(mounts):
             if layer.startswith("/"):
                 yield from self._same("has it in an overlay", f"{folder}/root{layer}")
@@ -284,7 +292,10 @@ class _Search:
                 yield from _INODE.findall(self._machine.read(f"{folder}/fdinfo/{name}") or "")
 
     def mounts(self, process: str) -> str:
-        """Return the mounts seen by a process or thread, "" if already known: a folder may have another name there."""
+        """Return the mounts seen by a process or thread, "" if already known.
+
+        A folder may have another name there.
+        """
         namespace = _link(self._machine, f"/proc/{process}/ns/mnt")
         if namespace in self._mounts:
             return ""
@@ -294,7 +305,10 @@ class _Search:
         return mounts
 
     def in_flight(self) -> Iterator[str]:
-        """Yield where descriptors are in transit: in messages queued at visible sockets, or at sockets without a visible holder."""
+        """Yield where descriptors are in transit.
+
+        They are in messages queued at visible sockets, or at sockets without a visible holder.
+        """
         yield from self._waiting
         for mount, pid in self._unmounted:
             if mount not in self._mount_numbers:
@@ -308,7 +322,10 @@ class _Search:
                     self._hold(os.readlink(link))  # noqa: PTH115 - "socket:[1]" is no path
         for unix_diagnosis in unix_diagnoses() or ():
             if unix_diagnosis.clients or (unix_diagnosis.waiting and unix_diagnosis.inode not in self._held):
-                yield "a message waits at a socket that no process has accepted or holds, and may contain a descriptor of it"
+                yield (
+                    "a message waits at a socket that no process has accepted or holds, and may contain a "
+                    "descriptor of it"
+                )
                 return
 
     def _links(self, folder: str) -> dict[str, str]:
@@ -371,7 +388,10 @@ class _Search:
         yield from self._same("has it as its root", f"{folder}/root")
 
     def _same(self, how: str, path: str) -> Iterator[tuple[str, int, int]]:
-        """Yield the file that a link of /proc refers to, if it is one of those searched. Avoids remote file systems, which may hang."""
+        """Yield the file that a link of /proc refers to, if it is one of those searched.
+
+        Avoids remote file systems, which may hang.
+        """
         place = file_system_of(self._machine, _link(self._machine, path), follow=False)
         if place is not None and place.shared:
             return

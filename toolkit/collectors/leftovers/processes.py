@@ -52,7 +52,7 @@ _SOCKET_TIMEOUT = 1.0  # seconds for a socket on this machine
 
 @dataclass(frozen=True)
 class LeftProcesses(Leftovers):
-    """Leftover processes of ended jobs, in the order in which to end them, and those that resemble them and are kept."""
+    """Leftover processes of ended jobs, in the order to end them, and kept ones that resemble them."""
 
 
 @collector(timeout=30)
@@ -114,7 +114,8 @@ def name(row: Row) -> str:
 def _proof(row: Row, fate: str, booted: int) -> Iterator[str]:
     yield fate
     yield "no running process is at the other end of its pipes and sockets, or shares memory with it"
-    yield f"it runs code of {'Ray' if is_of_ray(row) else 'vLLM or SGLang'}, or belongs to a process that does"
+    whose = "Ray" if is_of_ray(row) else "vLLM or SGLang"
+    yield f"it runs code of {whose}, or belongs to a process that does"
     yield "it has no client, holds no lock, and did nothing while it was watched"
     if is_of_ray(row):
         yield "its Ray session has no raylet and no GCS server any more"
@@ -125,9 +126,9 @@ def _proof(row: Row, fate: str, booted: int) -> Iterator[str]:
 def is_session_alive(row: Row, table: Iterable[Row], machine: Machine) -> bool | None:
     """Return whether any Ray session in whose folders this process has files is alive; None if unknown.
 
-    A session is alive if its raylet answers, or if a raylet or GCS server names it. The process that started this one
-    is in the same table, even if the session's folder was removed; if the table is incomplete, only a refused
-    connection proves that nothing listens.
+    A session is alive if its raylet answers, or if a raylet or GCS server names it. The process that started
+    this one is in the same table, even if the session's folder was removed; if the table is incomplete, only
+    a refused connection proves that nothing listens.
     """
     sessions = set(_SESSION.findall(row.command)) | set(_open_sessions(row.pid, machine))
     if not sessions:
@@ -177,7 +178,7 @@ def _answers(path: Path) -> bool:
 
 
 def _elsewhere(pid: int, machine: Machine) -> str:
-    """Return why a process counts as another container's, "" if it is in the same container as this program."""
+    """Return why a process counts as another container's, "" if it shares this program's container."""
     try:
         known = [kind for kind in _NAMESPACES if os.path.lexists(machine.at(f"/proc/self/ns/{kind}"))]
         own, its = (
@@ -202,7 +203,8 @@ def _debugger(pid: int, machine: Machine) -> int:
 def _rendezvous(pids: Collection[int], machine: Machine) -> set[int]:
     """Return those that torch.distributed has connected: one listens, and all its clients are among them.
 
-    Each of them runs torch code. Their other TCP listeners, by which their backends find each other, belong to it.
+    Each of them runs torch code. Their other TCP listeners, by which their backends find each other, belong
+    to it.
     """
     torch = {pid for pid in pids if _runs_torch(pid, machine)}
     ports = {

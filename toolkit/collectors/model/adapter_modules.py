@@ -1,4 +1,4 @@
-"""Which modules an adapter would be given, by the names of the model's weights: for families whose modules have those names."""
+"""Which modules an adapter would get, by the weights' names, in families whose modules have those names."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LINEAR = re.compile(r"(?:.*\.)?\w+_proj")
 class AdapterModules:
     """What an adapter of the model in `folder` lacks.
 
-    `lacking`: "target_modules" match no module, "exclude_modules" match all of them, or "" for neither. `key` is the setting, `names`
-    are the last parts of the names of the model's linear modules.
+    `lacking`: "target_modules" match no module, "exclude_modules" match all of them, or "" for neither. `key`
+    is the setting, `names` are the last parts of the names of the model's linear modules.
     """
 
     folder: str
@@ -47,7 +47,11 @@ def adapter_modules(model: Model, configuration: Configuration) -> AdapterModule
     if not loads_with_transformers(configuration):
         return Absent("PEFT may not be what chooses the modules")
     config = read_json(Path(model.folder, "config.json"))
-    if isinstance(config, BadFile) or config.get("model_type") not in FAMILIES or config.get("quantization_config"):  # fmt: skip
+    if (
+        isinstance(config, BadFile)
+        or config.get("model_type") not in FAMILIES
+        or config.get("quantization_config")
+    ):
         return Absent("the names of this model's modules do not follow from its weights")
     if configuration.get(f"{section}.{_PARAMETERS}") not in (None, MISSING):
         return Absent("the adapter may have parameters in place of modules")
@@ -63,7 +67,12 @@ def adapter_modules(model: Model, configuration: Configuration) -> AdapterModule
     if targets is None or excluded is None or not targets:
         return Absent("the names of the modules, or the patterns, are not known")
     modules = {name.rpartition(".")[0] for name in stored} | {_OUTPUT}
-    modules |= {".".join(steps[:end]) for name in modules for steps in [name.split(".")] for end in range(1, len(steps))}  # fmt: skip
+    modules |= {
+        ".".join(steps[:end])
+        for name in modules
+        for steps in [name.split(".")]
+        for end in range(1, len(steps))
+    }
     linear = {name for name in modules if _LINEAR.fullmatch(name)}
     chosen = linear if targets == _ALL else {name for name in modules if _matches(targets, name)}
     names = tuple(sorted({name.rpartition(".")[2] for name in linear}))

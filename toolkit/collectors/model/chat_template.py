@@ -1,7 +1,8 @@
 """Whether the tokenizer of the job's model has a chat template.
 
-Where transformers looks: `chat_template` of tokenizer_config.json, chat_template.jinja, the folder additional_chat_templates,
-and for a processor chat_template.json and processor_config.json (transformers/tokenization_utils_base.py, processing_utils.py).
+Where transformers looks: `chat_template` of tokenizer_config.json, chat_template.jinja, the folder
+additional_chat_templates, and for a processor chat_template.json and processor_config.json
+(transformers/tokenization_utils_base.py, processing_utils.py).
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ _FIRST_WITHOUT_DEFAULTS = Version(
 class ChatTemplate:
     """`folder` is the tokenizer's, `found_in` the file with the template, "" if none has it.
 
-    `has_tokenizer`: the folder has at least one tokenizer file. `is_doubtful`: the template may have a syntax error.
-    `text` is a template that the setting `found_in` holds, and `of_tokenizer` the file with another one, in the tokenizer's folder.
-    `names` are those of several templates in one file.
+    `has_tokenizer`: the folder has at least one tokenizer file. `is_doubtful`: the template may have a syntax
+    error. `text` is a template that the setting `found_in` holds, and `of_tokenizer` the file with another
+    one, in the tokenizer's folder. `names` are those of several templates in one file.
     """
 
     folder: str
@@ -63,7 +64,10 @@ def chat_template(
     configuration: Configuration,
     packages: Packages | Unknown,
 ) -> ChatTemplate | Unknown:
-    """Look for a template in each place. A tokenizer in the model's own code may define one that no file shows."""
+    """Look for a template in each place.
+
+    A tokenizer in the model's own code may define one that no file shows.
+    """
     named = named_model(machine, target, launch, configuration)
     if isinstance(named, Unknown):
         return named

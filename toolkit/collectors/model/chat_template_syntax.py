@@ -1,4 +1,7 @@
-"""Whether Jinja compiles the chat template of the job's model. The target's own is called, for a template that looks doubtful."""
+"""Whether Jinja compiles the chat template of the job's model.
+
+The target's own is called, for a template that looks doubtful.
+"""
 
 from __future__ import annotations
 

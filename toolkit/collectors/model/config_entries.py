@@ -1,4 +1,4 @@
-"""Entries of the model's config.json that the installed transformers or verl refuses, read from their sources."""
+"""Entries of the model's config.json that the installed transformers or verl refuses, by their sources."""
 
 from __future__ import annotations
 
@@ -38,13 +38,20 @@ _OWN_ROPE = frozenset(
     {"validate_rope", "convert_rope_params_to_dict", "standardize_rope_params", "rope_scaling"}
 )
 _SIMPLE: Mapping[str, tuple[type, ...]] = {
-    "int": (int,), "float": (float,), "str": (str,), "bool": (bool,), "list": (list,), "dict": (dict,),
-}  # fmt: skip
+    "int": (int,),
+    "float": (float,),
+    "str": (str,),
+    "bool": (bool,),
+    "list": (list,),
+    "dict": (dict,),
+}
 
 
 @dataclass(frozen=True)
 class BadEntry:
-    """An entry that is refused: its value as text, what is accepted instead, and where that was read, as "path:line".
+    """A refused entry: its value as text, what is accepted instead, and where that was read.
+
+    The place has the form "path:line".
 
     `nearest` is the accepted value that may have been meant, "" for none.
     """
@@ -159,7 +166,10 @@ def _pairs(root: Path) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Chain:
-    """The class of a model's type and its bases, as far as transformers defines them, each with its file. `folder` is the type's."""
+    """The class of a model's type and its bases, as far as transformers defines them, each with its file.
+
+    `folder` is the type's.
+    """
 
     folder: Path
     classes: tuple[tuple[ast.ClassDef, Path], ...]
@@ -185,7 +195,7 @@ class _Chain:
 
     @property
     def is_strict(self) -> bool:
-        """Whether the class checks the type of each value that it is given, and nothing converts it before."""
+        """Whether the class checks the type of each value given to it, and nothing converts it before."""
         names = {
             dotted(part.func if isinstance(part, ast.Call) else part)
             for part in self.classes[0][0].decorator_list
@@ -250,7 +260,10 @@ def _with_guards(node: ast.AST, entry: str, *, guarded: bool) -> Iterator[tuple[
 
 
 def _assigns(node: ast.AST, entry: str) -> bool:
-    """Return whether a statement gives `self.entry` another value than that of the parameter or attribute of its name."""
+    """Return whether a statement gives `self.entry` a value other than its namesake's.
+
+    The namesake is the parameter or attribute of the same name.
+    """
     match node:
         case ast.Assign(targets=targets, value=value):
             pass
@@ -282,7 +295,7 @@ def _of_other_types(chain: _Chain, config: Mapping[str, Any]) -> Iterator[BadEnt
 
 
 def _takes(kind: ast.expr, value: Any) -> bool | None:
-    """Return whether an annotation admits a value, as `huggingface_hub.dataclasses.strict` decides it; None if unclear."""
+    """Return whether an annotation admits a value (`huggingface_hub.dataclasses.strict`), None if unclear."""
     match kind:
         case ast.Constant(value=None):
             return value is None
@@ -313,7 +326,7 @@ def _any(found: Sequence[bool | None]) -> bool | None:
 
 
 def _layer_types(root: Path, chain: _Chain, config: Mapping[str, Any]) -> Iterator[BadEntry]:
-    """Yield kinds of layers that transformers does not know, and a number of them that is not that of the layers."""
+    """Yield kinds of layers unknown to transformers, and their number if it is not that of the layers."""
     given = config.get("layer_types")
     kinds = _constant(root / _BASE, "ALLOWED_LAYER_TYPES")
     is_read = "layer_types" in chain.fields or "layer_types" in _parameters(chain)
@@ -346,11 +359,20 @@ def _parameters(chain: _Chain) -> set[str]:
 
 
 def _validated(chain: _Chain, config: Mapping[str, Any]) -> Iterator[BadEntry]:
-    """Yield what a `validate_` method of the model's class refuses. Such methods are called for strict classes alone."""
+    """Yield what a `validate_` method of the model's class refuses.
+
+    Such methods are called for strict classes alone.
+    """
     for name, (method, path) in chain.methods().items() if chain.is_strict else ():
         if not name.startswith("validate_") or path.parent.parent.name != "models":
             continue
-        entries = sorted({dotted(node)[5:] for node in walk(method) if isinstance(node, ast.Attribute) and dotted(node).startswith("self.")})  # fmt: skip
+        entries = sorted(
+            {
+                dotted(node)[5:]
+                for node in walk(method)
+                if isinstance(node, ast.Attribute) and dotted(node).startswith("self.")
+            }
+        )
         values = {f"self.{entry}": chain.value(config, entry) for entry in entries}
         known = {key.replace(".", "__"): value for key, value in values.items() if value is not UNCLEAR}
         plain = ast.parse(ast.unparse(method).replace("self.", "self__")).body[0]
@@ -437,7 +459,10 @@ def _near(value: str, known: Sequence[str]) -> str:
 
 
 def _constant(path: Path, name: str) -> tuple[tuple[str, ...], int] | None:
-    """Return the texts of a tuple or the keys of a dictionary that a module defines, and its line; None if it has others."""
+    """Return the texts of a tuple or the keys of a dictionary that a module defines, and its line.
+
+    The result is None if it has others.
+    """
     tree = parsed(path) if os.path.isfile(path) else None
     found: list[ast.expr | None] = []
     line = 0

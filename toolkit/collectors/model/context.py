@@ -18,7 +18,10 @@ _KEY = "max_position_embeddings"
 
 @dataclass(frozen=True)
 class ModelContext:
-    """`positions` is `max_position_embeddings` of the model, or of its language model (`nested`); `scaled`: it has RoPE scaling."""
+    """The number of positions of the model, and whether it has RoPE scaling (`scaled`).
+
+    `positions` is `max_position_embeddings` of the model, or of its language model (`nested`).
+    """
 
     positions: int
     read_from: str
@@ -30,7 +33,10 @@ class ModelContext:
 def model_context(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> ModelContext | Unknown:
-    """Read the length from the model's config.json, as verl does (workers/rollout/utils.py, get_max_position_embeddings)."""
+    """Read the length from the model's config.json, as verl does.
+
+    In verl, this is get_max_position_embeddings in workers/rollout/utils.py.
+    """
     named = named_model(machine, target, launch, configuration)
     if isinstance(named, Unknown):
         return named

@@ -1,4 +1,7 @@
-"""How the installed verl copies a model into shared memory (`use_shm`): whether the processes of a node wait for the copying process."""
+"""How the installed verl copies a model into shared memory (`use_shm`).
+
+What matters is whether the processes of a node wait for the copying process.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _MOVES = frozenset({"os.rename", "os.replace", "shutil.move"})  # move a finishe
 
 @dataclass(frozen=True)
 class ModelCopy:
-    """`guarded`: the copy is made under a lock, or moved into place when complete. `read_from` is the file that shows it."""
+    """`guarded`: the copy is made under a lock, or moved into place when complete.
+
+    `read_from` is the file that shows it.
+    """
 
     guarded: bool
     read_from: str

@@ -1,4 +1,4 @@
-"""What this verl and this job require of the data: columns, file types, rows, and sources that can be scored."""
+"""What this verl and this job require of the data: columns, file types, rows, and scorable sources."""
 
 from __future__ import annotations
 
@@ -51,12 +51,13 @@ _OWN_DATASET = "data.custom_cls.path"
 class DataDemands:
     """The requirements, from verl's sources and the command's overrides.
 
-    `kinds` are the file extensions that verl's data set reads; empty if it does not check them. `prompt`, `source` and
-    `truth` name columns, empty if the job does not need them (its own reward manager, or a reward model). A reward
-    function of the job (`own_score`) still receives them. `batch` is the number of rows of the first step, 0 if
-    unknown, and `batch_from` where it is set. `most_rows` is a limit set by the command, 0 for none. `source_by` is the
-    setting that names the source column, "" if the name is fixed. `media` are columns whose values need the model's processor,
-    `filters`: rows whose prompt cannot be tokenized are left out. `aligns`: the files become one table of the package `datasets`.
+    `kinds` are the file extensions that verl's data set reads; empty if it does not check them. `prompt`,
+    `source` and `truth` name columns, empty if the job does not need them (its own reward manager, or a
+    reward model). A reward function of the job (`own_score`) still receives them. `batch` is the number of
+    rows of the first step, 0 if unknown, and `batch_from` where it is set. `most_rows` is a limit set by the
+    command, 0 for none. `source_by` is the setting that names the source column, "" if the name is fixed.
+    `media` are columns whose values need the model's processor, `filters`: rows whose prompt cannot be
+    tokenized are left out. `aligns`: the files become one table of the package `datasets`.
     """
 
     read_from: str
@@ -76,7 +77,10 @@ class DataDemands:
 
 @dataclass(frozen=True)
 class ConversationDemands:
-    """What verl's data set of conversations requires: no column among `media` without a processor of the model, even an empty one."""
+    """What verl's data set of conversations requires.
+
+    Without a processor of the model, there may be no column among `media`, even an empty one.
+    """
 
     read_from: str
     media: tuple[str, ...]
@@ -87,8 +91,9 @@ class ConversationDemands:
 class ScoredSources:
     """Which of the data's sources verl's own reward function scores.
 
-    `refused` are those for which it raises NotImplementedError; `names` are all that its source text mentions. `column` is where
-    a row names its source, "" if the function may accept a source that is no text.
+    `refused` are those for which it raises NotImplementedError; `names` are all that its source text
+    mentions. `column` is where a row names its source, "" if the function may accept a source that is no
+    text.
     """
 
     refused: tuple[str, ...]
@@ -174,7 +179,10 @@ def conversation_demands(verl: VerlTrees, configuration: Configuration) -> Conve
         return Absent("this verl reads no media of conversations, or decides by their values")
     keys = (f"data.{name}_key" for name in ("image", "video"))
     columns = (configuration.get(key) for key in keys)
-    media = [f"{name}s" if column is MISSING else column for name, column in zip(("image", "video"), columns, strict=True)]  # fmt: skip
+    media = [
+        f"{name}s" if column is MISSING else column
+        for name, column in zip(("image", "video"), columns, strict=True)
+    ]
     known = tuple(column for column in media if isinstance(column, str))
     return ConversationDemands(str(Path(verl.imported.folder, _TALKS)), known, messages)
 

@@ -44,9 +44,10 @@ _LEAVES = "hydra.job.chdir=True moves the job to another folder before it reads 
 class DataFile:
     """One file. `named_by` is the option or key that names it, `place` the launch file and line, if any.
 
-    `beside` is the table that may have been meant: next to it, or in the named folder. `kind` is the extension,
-    or parquet where the job reads every file as that. `trouble` is empty if its first and last bytes show no fault. `times` is how often it is listed: so often are its rows read.
-    `inside` are the tables of a folder that is named in place of a table.
+    `beside` is the table that may have been meant: next to it, or in the named folder. `kind` is the
+    extension, or parquet where the job reads every file as that. `trouble` is empty if its first and last
+    bytes show no fault. `times` is how often it is listed: so often are its rows read. `inside` are the
+    tables of a folder that is named in place of a table.
     """
 
     path: str
@@ -64,7 +65,10 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Every named file, once for each role. `elsewhere` are addresses on other file systems (`hdfs://...`)."""
+    """Every named file, once for each role.
+
+    `elsewhere` are addresses on other file systems (`hdfs://...`).
+    """
 
     files: tuple[DataFile, ...]
     elsewhere: tuple[str, ...] = ()
@@ -113,7 +117,8 @@ def data_files(
                 )
     if not named and undetermined:
         return Unknown(
-            f"the value of {undetermined} cannot be determined from the launch script; name the file with --data"
+            f"the value of {undetermined} cannot be determined from the launch script; name the file "
+            "with --data"
         )
     if not named:
         where = f"the data are elsewhere: {elsewhere[0]}" if elsewhere else "no data file is named"
@@ -123,7 +128,10 @@ def data_files(
 
 
 def _is_left_alone(configuration: Configuration | Unknown, key: str) -> bool:
-    """Return whether a program that only generates or evaluates has verl's default there: it reads one list of tables, which the command names."""
+    """Return whether a program that only generates or evaluates has verl's default there.
+
+    Such a program reads one list of tables, which the command names.
+    """
     return (
         isinstance(configuration, Configuration)
         and not trains(configuration)
@@ -132,7 +140,10 @@ def _is_left_alone(configuration: Configuration | Unknown, key: str) -> bool:
 
 
 def _leaves_the_folder(configuration: Configuration | Unknown) -> bool:
-    """Return whether Hydra enters a folder of its own before the data are read. A cluster of Ray's may have been started elsewhere."""
+    """Return whether Hydra enters a folder of its own before the data are read.
+
+    A cluster of Ray's may have been started elsewhere.
+    """
     if isinstance(configuration, Unknown) or configuration.has("actor_rollout_ref"):
         return False
     if any(word.key.startswith(("hydra.run", "hydra.sweep")) for word in configuration.overrides):
@@ -142,7 +153,7 @@ def _leaves_the_folder(configuration: Configuration | Unknown) -> bool:
 
 
 def _reads_only_parquet(configuration: Configuration | Unknown) -> bool:
-    """Return whether the job is a fine-tuning job whose data set reads every file as Parquet, whatever its name."""
+    """Return whether it is a fine-tuning job whose data set reads all files as Parquet, whatever the name."""
     if isinstance(configuration, Unknown) or configuration.has("actor_rollout_ref"):
         return False
     before, inside, _ = configuration.program.rpartition("/verl/trainer/")
@@ -152,7 +163,7 @@ def _reads_only_parquet(configuration: Configuration | Unknown) -> bool:
 
 
 def _matching(path: Path) -> list[Path]:
-    """Return the files that match a pattern, as `datasets` expands it; the path itself if it is not a pattern."""
+    """Return the files that match a pattern, as `datasets` expands it; the path itself if it is none."""
     if os.path.exists(path) or not glob.has_magic(str(path)):
         return [path]
     found = list(islice(glob.iglob(str(path), recursive=True), _MOST))  # noqa: PTH207 - Path cannot match absolute patterns
@@ -160,7 +171,10 @@ def _matching(path: Path) -> list[Path]:
 
 
 def _inside(path: Path) -> list[Path]:
-    """Return the tables of a folder as pandas finds them; the path itself if it is a file or has none. Names with a dot or an underscore in front do not count."""
+    """Return the tables of a folder as pandas finds them; the path itself if it is a file or has none.
+
+    Names with a dot or an underscore in front do not count.
+    """
     if not os.path.isdir(path):
         return [path]
     found: list[Path] = []
@@ -196,7 +210,7 @@ def _looked_at(
 
 
 def _only_table(folder: Path, role: Role) -> str:
-    """Return the only table in a folder that is named after its role; "" if there is none, or more than one."""
+    """Return the only table in a folder that is named after its role; "" for none or more than one."""
     names = {"train": ("train",), "val": ("val", "test", "dev")}.get(role, ())
     found = (
         [path for path in sorted(folder.glob("*.parquet")) if path.stem.split("-")[0].startswith(names)]

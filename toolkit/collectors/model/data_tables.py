@@ -1,4 +1,4 @@
-"""The contents of the data files: columns, rows, features of the package `datasets`, and the names of data sources."""
+"""The data files' contents: columns, rows, features of the package `datasets`, names of data sources."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class Column:
 class Table:
     """The contents of one file.
 
-    `rows` is None if they were not all counted. `features` are the types that `datasets` wrote into the footer.
-    `sources` are the names of data sources in the first 100,000 rows, `agents` those of agent loops. `filled` are columns that
-    certainly have a value in some row, `nulls` the numbers of rows without a prompt or messages. `unreadable` is why the file could not be read
-    although its first and last bytes are right; everything else is then empty.
+    `rows` is None if they were not all counted. `features` are the types that `datasets` wrote into the
+    footer. `sources` are the names of data sources in the first 100,000 rows, `agents` those of agent loops.
+    `filled` are columns that certainly have a value in some row, `nulls` the numbers of rows without a prompt
+    or messages. `unreadable` is why the file could not be read although its first and last bytes are right;
+    everything else is then empty.
     """
 
     file: DataFile
@@ -64,7 +65,7 @@ class DataTables:
         return tuple(table for table in self.tables if table.file.role in roles and not table.unreadable)
 
     def rows_of(self, role: Role) -> int | None:
-        """Return how many rows the files of a role have, each as often as it is listed; None if one was not counted."""
+        """Return the row count of a role's files, each as often as listed; None if one was not counted."""
         tables = [table for table in self.tables if table.file.role == role]
         counts = [
             table.rows * table.file.times

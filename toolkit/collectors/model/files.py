@@ -1,7 +1,10 @@
-"""The weight files of a model: their format and size, and the contents of their headers and the index. No weight is read.
+"""The weight files of a model: their format and size, and the contents of their headers and the index.
 
-https://huggingface.co/docs/safetensors: eight bytes with the length of a JSON header, which holds the type, shape and
-position of each tensor. The reader of the format refuses a file that does not end with its last tensor.
+No weight is read.
+
+https://huggingface.co/docs/safetensors: eight bytes with the length of a JSON header, which holds the type,
+shape and position of each tensor. The reader of the format refuses a file that does not end with its last
+tensor.
 """
 
 from __future__ import annotations
@@ -38,8 +41,9 @@ OPEN_TIMEOUT = 3.0
 class WeightFile:
     """A file of `size` bytes. Fields from the header are empty for other formats and for an unread header.
 
-    `ends` is where the last tensor ends in the file, `kinds` how many bytes the tensors of each type ("BF16") take,
-    `trouble` why the file cannot be read, `linked` whether it is a link, as in the cache of the model hub.
+    `ends` is where the last tensor ends in the file, `kinds` how many bytes the tensors of each type ("BF16")
+    take, `trouble` why the file cannot be read, `linked` whether it is a link, as in the cache of the model
+    hub.
     """
 
     name: str
@@ -56,9 +60,9 @@ class WeightFile:
 class ModelFiles:
     """The weight files of a folder, in order, and the contents of the index of shards, if there is one.
 
-    `indexed` names the shards of the index. `lost` are tensors of the index that no shard holds (empty if a header
-    could not be read), `twice` those that two shards hold. `lost_count` and `twice_count` are their totals; only the
-    first are named, each with its shard in the index.
+    `indexed` names the shards of the index. `lost` are tensors of the index that no shard holds (empty if a
+    header could not be read), `twice` those that two shards hold. `lost_count` and `twice_count` are their
+    totals; only the first are named, each with its shard in the index.
     """
 
     folder: str
@@ -166,7 +170,10 @@ def _place(offsets: Any) -> tuple[int, int]:
 
 
 def _header(path: Path, size: int) -> tuple[Mapping[str, Any] | None, int]:
-    """Return the header of a file, None if it is too long to read, and where the tensors begin. Raises ValueError if there is no header."""
+    """Return the header of a file, None if it is too long to read, and where the tensors begin.
+
+    Raises ValueError if there is no header.
+    """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length <= min(_LONGEST_HEADER, size - 8):

@@ -1,4 +1,4 @@
-"""Models that the job names by their model hub name, and whether the cache has them while the job is offline."""
+"""Models that the job names by model hub name, and whether the cache has them while the job is offline."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ class HubModel:
 
 @dataclass(frozen=True)
 class HubModels:
-    """`offline` is the variable that keeps the job offline, its value and, if a launch file sets it, its place. `cache` is a folder."""
+    """The models that the job names by their model hub name, and what keeps the job offline.
+
+    `offline` is the variable that keeps the job offline, its value and, if a launch file sets it, its place.
+    `cache` is a folder.
+    """
 
     models: tuple[HubModel, ...]
     offline: str
@@ -83,7 +87,10 @@ def _cache(machine: Machine, job: JobVariables) -> Path:
 
 
 def _is_cached(cache: Path, name: str) -> bool:
-    """Return whether the cache has a snapshot of the model, complete or not. True if that cannot be determined."""
+    """Return whether the cache has a snapshot of the model, complete or not.
+
+    True if that cannot be determined.
+    """
     try:
         return bool(os.listdir(cache / f"models--{name.replace('/', '--')}" / "snapshots"))  # noqa: PTH208
     except FileNotFoundError:

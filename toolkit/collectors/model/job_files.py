@@ -28,9 +28,10 @@ _MOST = 2000  # files of one folder: a model has one or two hundred
 class JobFile:
     """A path that the job names, on this machine.
 
-    `state` is whether it exists. `files` and `size` (bytes) describe its contents: a folder's own files, without
-    subfolders. `names` is a digest of their names and sizes, to compare two lists of shards. `changed` is the time of
-    the latest write, in seconds since the epoch. `mount` is the type of the file system.
+    `state` is whether it exists. `files` and `size` (bytes) describe its contents: a folder's own files,
+    without subfolders. `names` is a digest of their names and sizes, to compare two lists of shards.
+    `changed` is the time of the latest write, in seconds since the epoch. `mount` is the type of the file
+    system.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""How fast the model's weights are read here, measured on parts that are not in the page cache: up to 240 MiB, in about 4 s."""
+"""How fast weights are read here, measured on parts not in the page cache: up to 240 MiB, in about 4 s."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ class Speed:
 
 @dataclass(frozen=True)
 class LoadSpeed:
-    """The speed of one folder for each way of reading; None if the file system does not support it or nothing was read in time.
+    """The speed of one folder for each way of reading.
 
-    `mapped` is the speed of loaders that map a file, page fault after page fault; `parallel` of several readers through
-    the page cache, and `direct` past it. `warm` is a mapping of cached data. `left` are bytes that the trial could not
-    remove from the page cache.
+    It is None if the file system does not support the way, or nothing was read in time.
+
+    `mapped` is the speed of loaders that map a file, page fault after page fault; `parallel` of several
+    readers through the page cache, and `direct` past it. `warm` is a mapping of cached data. `left` are bytes
+    that the trial could not remove from the page cache.
     """
 
     folder: str

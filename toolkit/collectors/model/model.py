@@ -49,14 +49,15 @@ class BadFile:
 class Model:
     """A model's folder.
 
-    `named_by` is the option or key that names it. Values that the configuration does not give are 0 and "". For a model
-    with several parts they describe its language model. `head_size` is the size of one attention head as vLLM computes
-    it, `layers` and `kv_heads` are the layers and the heads of each whose keys and values are kept: 0 for a model that
-    does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`).
-    `own_code`: it ships its own Python code (`auto_map`). `without_weights`: the folder holds no weights at all.
-    `place` and `line` are where a launch file names it. `beside` is the only model that may have been meant if the
-    folder holds none. `has_processor`: it may have one for images, videos or audio. `code_elsewhere`: the file of its own code that
-    describes its configuration (`auto_map`), if that is not in the folder.
+    `named_by` is the option or key that names it. Values that the configuration does not give are 0 and "".
+    For a model with several parts they describe its language model. `head_size` is the size of one attention
+    head as vLLM computes it, `layers` and `kv_heads` are the layers and the heads of each whose keys and
+    values are kept: 0 for a model that does not keep those of every token in every layer. `mla`: it has
+    multi-head latent attention (a `kv_lora_rank`). `own_code`: it ships its own Python code (`auto_map`).
+    `without_weights`: the folder holds no weights at all. `place` and `line` are where a launch file names
+    it. `beside` is the only model that may have been meant if the folder holds none. `has_processor`: it may
+    have one for images, videos or audio. `code_elsewhere`: the file of its own code that describes its
+    configuration (`auto_map`), if that is not in the folder.
     """
 
     folder: str
@@ -136,7 +137,7 @@ def named_model(
 
 
 def cached_snapshot(name: str, machine: Machine) -> Path | None:
-    """Return the folder where huggingface_hub keeps the last version of a model; None if it does not exist."""
+    """Return the folder where huggingface_hub keeps a model's last version; None if it does not exist."""
     environ = machine.environ
     home = Path(environ.get("HF_HOME") or Path(machine.home, ".cache", "huggingface"))
     cache = Path(environ.get("HF_HUB_CACHE") or home / "hub")
@@ -196,7 +197,9 @@ def read_model(folder: Path, named_by: str) -> Model:
 
 
 def _code_elsewhere(config: Mapping[str, Any], files: Iterable[str]) -> str:
-    """Return the file of `auto_map` from which transformers takes the class of the configuration, if it is not among the files.
+    """Return the file of `auto_map` with the class of the configuration, if it is not among the files.
+
+    This is the file from which transformers takes the class.
 
     `owner/name--module.Class` is in another repository (transformers/dynamic_module_utils.py).
     """
@@ -230,7 +233,10 @@ def read_json(path: Path) -> dict[str, Any] | BadFile:
 
 
 def _ends_as_json(path: Path) -> bool:
-    """Return whether a file ends like a JSON object; it may be too long to be read. True if it cannot be read."""
+    """Return whether a file ends like a JSON object; it may be too long to be read.
+
+    True if it cannot be read.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 64))
@@ -267,7 +273,7 @@ def is_pointer(path: Path) -> bool:
 
 
 def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
-    """Yield pointers in place of weights or of a tokenizer, and shards that the index names and that are missing."""
+    """Yield pointers in place of weights or of a tokenizer, and shards named by the index but missing."""
     present = set(files)
     for name in sorted(present):
         if format_of(name) and not _is_file(folder / name):
@@ -322,12 +328,15 @@ def _head_size(config: Mapping[str, Any]) -> int:
 
 
 def _kv_heads(config: Mapping[str, Any]) -> int:
-    """Return the number of KV heads, by default of attention heads (vllm ModelConfig.get_total_num_kv_heads)."""
+    """Return the number of KV heads, else of attention heads (vllm ModelConfig.get_total_num_kv_heads)."""
     return _number(config, "num_key_value_heads") or _number(config, "num_attention_heads")
 
 
 def _keeps_every_token(config: Mapping[str, Any]) -> bool:
-    """Whether every layer attends to all tokens: no sliding window, no linear attention, and only keys and values in the cache."""
+    """Whether every layer attends to all tokens.
+
+    Then there is no sliding window and no linear attention, and the cache holds only keys and values.
+    """
     kinds = {str(kind) for key in ("layer_types", "layers_block_type") for kind in _list(config, key)}
     slides = _number(config, "sliding_window") and config.get("use_sliding_window", True)
     return not slides and not _number(config, "kv_lora_rank") and kinds <= {"full_attention", "attention"}

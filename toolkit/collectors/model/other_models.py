@@ -1,4 +1,7 @@
-"""The models other than the trained one, if the job reads them: the critic's, the reward model's, and what a model takes from another folder."""
+"""The models other than the trained one, if the job reads them.
+
+They are the critic's, the reward model's, and what a model takes from another folder.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _LOCAL = ("/", "~", "./", "../")  # names on the model hub begin with none of th
 
 @dataclass(frozen=True)
 class OtherModel:
-    """A model's folder: the key that names it, the path as written, why the job reads it, and whether it exists."""
+    """A model's folder: the key naming it, its path as written, why the job reads it, whether it exists."""
 
     key: str
     path: str

@@ -32,7 +32,10 @@ _PACKAGES = frozenset(
 
 @dataclass(frozen=True)
 class Quantizer:
-    """How the weights of the model in `folder` are quantized, the packages that are `missing`, and where transformers requires the first."""
+    """How the weights of the model in `folder` are quantized, and the packages that are `missing`.
+
+    With them comes the place where transformers requires the first of these packages.
+    """
 
     folder: str
     method: str
@@ -98,7 +101,12 @@ def _of_class(path: Path, name: str) -> Iterator[tuple[str, int]]:
     owners = (
         node for node in (tree.body if tree else ()) if isinstance(node, ast.ClassDef) and node.name == name
     )
-    methods = (part for owner in owners for part in owner.body if isinstance(part, ast.FunctionDef) and part.name == _CHECKS)  # fmt: skip
+    methods = (
+        part
+        for owner in owners
+        for part in owner.body
+        if isinstance(part, ast.FunctionDef) and part.name == _CHECKS
+    )
     for method in methods:
         for statement in method.body:
             match statement:

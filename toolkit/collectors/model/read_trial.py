@@ -1,8 +1,8 @@
-"""Measures how fast weights are read here: a few parts that nothing has read yet, in each way that loaders use.
+"""Measures how fast weights are read here: a few parts not read yet, in each way that loaders use.
 
-The trial removes from the page cache what it added, and touches nothing that was cached: the user's other files stay
-cached, and the measurement is of the disk. POSIX_FADV_DONTNEED removes the pages, for ranges of which no page was
-cached before.
+The trial removes from the page cache what it added, and touches nothing that was cached: the user's other
+files stay cached, and the measurement is of the disk. POSIX_FADV_DONTNEED removes the pages, for ranges of
+which no page was cached before.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ MIB = 1024 * 1024
 _REGION = 40 * MIB  # read in one go: enough for readers with read-ahead to reach full speed
 _MOST_REGIONS = 2  # for each way, 240 MiB for all three
 _COLD_WAYS = ("direct", "parallel", "mapped")
-# Advice doubles the device's read-ahead. A page fault reads around it, half of that before; otherwise the next window is in flight while
-# the current one is read (mm/filemap.c do_sync_mmap_readahead, mm/readahead.c): one before the region, four after.
+# Advice doubles the device's read-ahead. A page fault reads around it, half of that before; otherwise the
+# next window is in flight while the current one is read (mm/filemap.c do_sync_mmap_readahead,
+# mm/readahead.c): one before the region, four after.
 _WINDOWS = 5
 _DEFAULT_READ_AHEAD = 8 * MIB  # bytes
 _PIECES = 4  # of a region, read in parallel
@@ -39,7 +40,7 @@ _NEARLY_ALL = 0.9
 
 @dataclass(frozen=True)
 class Slot:
-    """A part of a file that was not in the page cache: a region to read, and around it what the kernel may fetch as well."""
+    """A part of a file not in the page cache: a region to read, and what the kernel may fetch around it."""
 
     path: str
     start: int
@@ -55,11 +56,13 @@ class Slot:
 def tried(
     machine: Machine, paths: Sequence[str], read_ahead: int | None
 ) -> tuple[Mapping[str, Any], int | None] | Unknown:
-    """Return the result of `probes.read_speed` for uncached parts of these files, and how many bytes of them stay in the cache.
+    """Return the result of `probes.read_speed` for uncached parts of these files.
 
-    `read_ahead` is the device's, in bytes. If the kernel does not report what is cached, as for files of another user,
-    arbitrary parts are read, and only ways whose bytes had to be fetched count; an unknown amount of read-ahead then
-    stays in the cache.
+    With it comes how many bytes of them stay in the cache.
+
+    `read_ahead` is the device's, in bytes. If the kernel does not report what is cached, as for files of
+    another user, arbitrary parts are read, and only ways whose bytes had to be fetched count; an unknown
+    amount of read-ahead then stays in the cache.
     """
     window = whole_pages(_DEFAULT_READ_AHEAD if read_ahead is None else read_ahead)
     slots = _spread(list(_slots(paths, window)), _LOOKS)
@@ -68,7 +71,8 @@ def tried(
     each = min(_MOST_REGIONS, len(usable) // len(_COLD_WAYS))
     if not each:
         return Absent(
-            f"less than {in_bytes(len(_COLD_WAYS) * _slot_length(window))} of the weights are out of the page cache, too little to measure a disk"
+            f"less than {in_bytes(len(_COLD_WAYS) * _slot_length(window))} of the weights are out of "
+            "the page cache, too little to measure a disk"
         )
     chosen = _spread(usable, each * len(_COLD_WAYS))
     parts = {way: chosen[number :: len(_COLD_WAYS)] for number, way in enumerate(_COLD_WAYS)}

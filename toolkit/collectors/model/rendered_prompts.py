@@ -1,4 +1,7 @@
-"""What the chat template of the job's model makes of the training prompts, where it may refuse them or they may be too long."""
+"""What the chat template of the job's model makes of the training prompts.
+
+It covers where the template may refuse them, or they may be too long.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ _LIMIT = 20.0  # seconds: importing pyarrow takes about one
 _MOST_SIGNS = 100_000  # in one argument of a program: Linux allows 131,072 bytes
 _LONGEST = 512  # tokens: most data have a shorter prompt than a limit above this
 _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
-# The data set that renders each message of a conversation, what it renders first, and how verl tries a refused message again.
+# The data set that renders each message of a conversation, what it renders first, and how verl tries a
+# refused message again.
 _TALKS, _PROBES = (
     "utils/dataset/multiturn_sft_dataset.py",
     b"self.generation_prompt = extract_system_prompt_and_generation(",
@@ -49,9 +53,12 @@ _MORE = (
 
 @dataclass(frozen=True)
 class RenderedPrompts:
-    """What all `rows` of training data have in common: the message with which the template refuses them, or a least number of tokens.
+    """What all `rows` of training data have in common.
 
-    `shortest`: no prompt has fewer tokens; 0 where that is unknown. `whole`: there are no more rows than these.
+    It is the message with which the template refuses them, or a least number of tokens.
+
+    `shortest`: no prompt has fewer tokens; 0 where that is unknown. `whole`: there are no more rows than
+    these.
     """
 
     rows: int
@@ -81,7 +88,10 @@ def refused_talks(
     model: Model,
     interpreter: Interpreter,
 ) -> RefusedTalks | Unknown:
-    """Render a user's empty message, and each message alone, with the target's Jinja, if the template refuses anything."""
+    """Render a user's empty message, and each message alone, with the target's Jinja.
+
+    This is done if the template refuses anything.
+    """
     column, given = configuration.get("data.messages_key"), tables.of("train")
     source = read(Path(verl.imported.folder, _TALKS))
     if not configuration.program.endswith("/trainer/sft_trainer.py") or not isinstance(column, str):
@@ -130,14 +140,20 @@ def rendered_prompts(
     model: Model,
     interpreter: Interpreter,
 ) -> RenderedPrompts | Unknown:
-    """Render them with the target's Jinja, if the template refuses any prompts, or a limit of tokens is low."""
+    """Render them with the target's Jinja.
+
+    This is done if the template refuses any prompts, or a limit of tokens is low.
+    """
     given = tables.of("train")
     columns = {column.name for table in given for column in table.columns}
     if model.has_processor or model.own_code or columns & set(demands.media):
         return Absent("a processor or the model's own code may render the prompts")
     if any(configuration.get(key) not in (None, "", MISSING, {}) for key in _MORE):
         return Absent("the template is given more than the messages")
-    if not given or any(table.file.kind != "parquet" or not table.kind(demands.prompt).startswith("list<struct<") for table in given):  # fmt: skip
+    if not given or any(
+        table.file.kind != "parquet" or not table.kind(demands.prompt).startswith("list<struct<")
+        for table in given
+    ):
         return Absent("no training table has a list of messages in each row")
     text, names = _template(machine, template)
     limits = [configuration.number(CONTEXT)]
@@ -184,7 +200,7 @@ def _tried(machine: Machine, interpreter: Interpreter, spec: dict[str, Any]) -> 
 
 
 def _template(machine: Machine, template: ChatTemplate) -> tuple[str, dict[str, str]]:
-    """Return the text of the template, "" if there may be several, and the special tokens that it may name."""
+    """Return the template's text, "" if there may be several, and the special tokens that it may name."""
     content = read_json(Path(template.folder, "tokenizer_config.json"))
     config = {} if isinstance(content, BadFile) else content
     tokens = {name: config.get(name) for name in _TOKENS}
@@ -196,4 +212,6 @@ def _template(machine: Machine, template: ChatTemplate) -> tuple[str, dict[str, 
         text = machine.read(template.found_in)
     elif not text and template.found_in.endswith("tokenizer_config.json"):
         text = config.get("chat_template")
-    return text if isinstance(text, str) else "", {name: token for name, token in named.items() if isinstance(token, str)}  # fmt: skip
+    return text if isinstance(text, str) else "", {
+        name: token for name, token in named.items() if isinstance(token, str)
+    }

@@ -1,4 +1,7 @@
-"""The names that verl's agent loop keeps to itself: arguments that it passes beside a row's columns, and tensors that columns replace."""
+"""The names that verl's agent loop keeps to itself.
+
+They are arguments that it passes beside a row's columns, and tensors that columns replace.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ _Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class RowArguments:
-    """Places in verl's sources by the name of a column: where it is `passed` a second time, and where it is `replaced` by a row's value."""
+    """Places in verl's sources by the name of a column.
+
+    They are where it is `passed` a second time, and where it is `replaced` by a row's value.
+    """
 
     passed: Mapping[str, str] = field(default_factory=dict)
     replaced: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +93,10 @@ def _removed(method: _Method) -> Iterator[str]:
 
 
 def _replaced(method: _Method) -> Iterator[tuple[str, int]]:
-    """Yield the entries whose size is read from a dictionary that a row's columns have updated before, with the line."""
+    """Yield the entries whose size is read from an already updated dictionary, with the line.
+
+    A row's columns have updated that dictionary before.
+    """
     updated = {
         dotted(node.func.value): node.lineno
         for node in walk(method)

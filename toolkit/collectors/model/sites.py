@@ -15,11 +15,14 @@ from verl_doctor.toolkit.system.sites import Site, Sites, is_elsewhere, is_place
 
 @dataclass(frozen=True)
 class SitePlace:
-    """One path of this cluster, on this machine. `path` has variables and `~` expanded; the other fields apply only if `set`.
+    """One path of this cluster, on this machine.
 
-    `set` is false for a placeholder from an example file. `elsewhere`: it is an address, and was not checked. `writes`:
-    the job writes there; `not_writable` is why it cannot, else "". `free` and `wanted_free` are in bytes, None and 0 if
-    unknown. `shared`: other machines may see the same files. `content` is what the path holds.
+    `path` has variables and `~` expanded; the other fields apply only if `set`.
+
+    `set` is false for a placeholder from an example file. `elsewhere`: it is an address, and was not checked.
+    `writes`: the job writes there; `not_writable` is why it cannot, else "". `free` and `wanted_free` are in
+    bytes, None and 0 if unknown. `shared`: other machines may see the same files. `content` is what the path
+    holds.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""The file system of the model's weights, how it is mounted, and how much of the weights is in the page cache. No weight is read."""
+"""The file system of the model's weights, how it is mounted, and how much of them is cached.
+
+The cache is the page cache. No weight is read.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ _MOST_PAGE_BY_PAGE = 1 << 30  # bytes checked if only mincore reports
 class ModelStorage:
     """The file system of the weights, as the kernel reports it: `kind` is "" if it does not.
 
-    `shared`: other machines see it too, over a network; `in_memory`: it is memory. `options` are the mount options that
-    affect reading. `read_ahead` is in bytes, `rotational` as the block device reports it (virtual ones are often
-    wrong), None if unknown. `bytes` is the size of the loaded files, `cached` how much of it is in the page cache; None
-    if unknown, with the reason in `undetermined`. `in_shared_memory`: verl has copied the weights there before (`use_shm`)
-    and would use that copy.
+    `shared`: other machines see it too, over a network; `in_memory`: it is memory. `options` are the mount
+    options that affect reading. `read_ahead` is in bytes, `rotational` as the block device reports it
+    (virtual ones are often wrong), None if unknown. `bytes` is the size of the loaded files, `cached` how
+    much of it is in the page cache; None if unknown, with the reason in `undetermined`. `in_shared_memory`:
+    verl has copied the weights there before (`use_shm`) and would use that copy.
     """
 
     folder: str
@@ -96,7 +99,10 @@ def model_storage(machine: Machine, files: ModelFiles) -> ModelStorage:
 
 
 def _copied(machine: Machine, files: ModelFiles) -> bool:
-    """Return whether all weights are where verl copies them (copy_to_shm in verl/utils/fs.py), each as large as the original."""
+    """Return whether all weights are where verl copies them, each as large as the original.
+
+    The copying function is copy_to_shm in verl/utils/fs.py.
+    """
     name = hashlib.md5(os.path.abspath(files.folder).encode(), usedforsecurity=False).hexdigest()
     copy = machine.at(f"{_COPIES}/{name}") / Path(files.folder).name
     try:

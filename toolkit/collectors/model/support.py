@@ -22,12 +22,13 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, constant_keys,
 from verl_doctor.toolkit.target import Target
 
 MODEL_TYPES = ("models/auto/configuration_auto.py", "models/auto/auto_mappings.py")
-"""The files of transformers with the table of model types; since transformers 5 most of it is in the second."""
+"""The files of transformers with the table of model types, since transformers 5 mostly in the second."""
 _TORCH = "torch/_C/__init__.pyi"
 _NUMBER_TYPE = re.compile(rb"^(\w+): dtype\b", re.MULTILINE)
 _REGISTRY = "model_executor/models/registry.py"
 _KIND = re.compile(
-    r"(?:For(?:CausalLM|ConditionalGeneration|TextEncoding|RewardModeling|\w+Classification)|LMHeadModel|Model)$"
+    r"(?:For(?:CausalLM|ConditionalGeneration|TextEncoding|RewardModeling|\w+Classification)|LMHeadModel"
+    r"|Model)$"
 )
 _REMOVED = "_PREVIOUSLY_SUPPORTED_MODELS"
 _ELSEWHERE = "_OOT_SUPPORTED_MODELS"
@@ -35,7 +36,10 @@ _ELSEWHERE = "_OOT_SUPPORTED_MODELS"
 
 @dataclass(frozen=True)
 class TransformersSupport:
-    """Whether transformers has a configuration class for the model's type. `nearest` are known types with similar names."""
+    """Whether transformers has a configuration class for the model's type.
+
+    `nearest` are known types with similar names.
+    """
 
     version: str
     known: bool
@@ -47,9 +51,9 @@ class TransformersSupport:
 class VllmSupport:
     """Whether vLLM has an implementation of one of the model's architectures.
 
-    `removed_after` is the last release that had it, empty if vLLM records none. `falls_back`: vLLM runs unknown
-    architectures with transformers' own implementation, and that has one of this name, or the model may bring it. `nearest` is a known
-    name that is similar.
+    `removed_after` is the last release that had it, empty if vLLM records none. `falls_back`: vLLM runs
+    unknown architectures with transformers' own implementation, and that has one of this name, or the model
+    may bring it. `nearest` is a known name that is similar.
     """
 
     version: str
@@ -153,7 +157,10 @@ def _has_plugins(interpreter: Interpreter) -> bool:
 
 
 def _is_variant(names: Iterable[str], known: Iterable[str]) -> bool:
-    """Return whether vLLM may take an architecture for another kind of one that it has (`_SUFFIX_TO_DEFAULTS`)."""
+    """Return whether vLLM may take an architecture for another kind of one that it has.
+
+    The rule in vLLM is `_SUFFIX_TO_DEFAULTS`.
+    """
     stems = tuple(_KIND.sub("", name) for name in names if _KIND.search(name))
     return bool(stems) and any(name.startswith(stems) for name in known)
 

@@ -1,4 +1,7 @@
-"""Whether a chat template looks as if Jinja refuses it, judged without Jinja. A doubt costs no more than a look by Jinja itself."""
+"""Whether a chat template looks as if Jinja refuses it, judged without Jinja.
+
+A doubt costs no more than a look by Jinja itself.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,59 @@ _WHOLE = re.compile(rf"\{{#.*?#\}}|\{{(?:\{{|%)(?:{_TEXT.pattern}|[^'\"])*?(?:\}
 _BLOCKS = frozenset({"for", "if", "macro", "call", "filter", "generation"})
 _SINGLE = frozenset({"else", "elif", "set", "break", "continue"})
 _FILTER = re.compile(r"\|\s*(\w+)")
-_FILTERS = frozenset({
-    "trim", "tojson", "length", "count", "join", "items", "default", "d", "first", "last", "list", "string", "upper", "lower", "safe",
-    "selectattr", "rejectattr", "select", "reject", "map", "replace", "int", "float", "indent", "capitalize", "title", "dictsort", "sort",
-    "reverse", "unique", "abs", "round", "sum", "min", "max", "e", "escape", "format", "batch", "slice", "truncate", "wordwrap",
-})  # fmt: skip
+_FILTERS = frozenset(
+    {
+        "trim",
+        "tojson",
+        "length",
+        "count",
+        "join",
+        "items",
+        "default",
+        "d",
+        "first",
+        "last",
+        "list",
+        "string",
+        "upper",
+        "lower",
+        "safe",
+        "selectattr",
+        "rejectattr",
+        "select",
+        "reject",
+        "map",
+        "replace",
+        "int",
+        "float",
+        "indent",
+        "capitalize",
+        "title",
+        "dictsort",
+        "sort",
+        "reverse",
+        "unique",
+        "abs",
+        "round",
+        "sum",
+        "min",
+        "max",
+        "e",
+        "escape",
+        "format",
+        "batch",
+        "slice",
+        "truncate",
+        "wordwrap",
+    }
+)
 
 
 def looks_doubtful(text: str) -> bool:
-    """Return whether a template may have a syntax error: blocks, brackets or quotes that do not match, or an uncommon name."""
+    """Return whether a template may have a syntax error.
+
+    The signs are blocks, brackets or quotes that do not match, or an uncommon name.
+    """
     opened: list[str] = []
     at = 0
     while begins := _BEGINS.search(text, at):

@@ -1,9 +1,9 @@
 """Which files of a model's folder hold weights, judging by their names, and which of these a loader reads.
 
 transformers reads the first format that exists, safetensors first, and of it the shards of the index
-(modeling_utils.py). Mistral publishes a second copy of the same weights, `consolidated*.safetensors`: it is read if
-there is no other. vLLM with `load_format=auto` prefers that copy since 0.12, if it loads weights itself
-(default_loader.py).
+(modeling_utils.py). Mistral publishes a second copy of the same weights, `consolidated*.safetensors`: it is
+read if there is no other. vLLM with `load_format=auto` prefers that copy since 0.12, if it loads weights
+itself (default_loader.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def format_of(name: str) -> Format | None:
 
 
 def loaded(names: Iterable[str], indexed: Collection[str] = ()) -> set[str]:
-    """Return the files that are read when the model is loaded: the existing shards of the index, else all of one format."""
+    """Return the files read when a model is loaded: the index's existing shards, else all of one format."""
     weights = [name for name in names if format_of(name)]
     for ending in ENDINGS:
         found = {name for name in weights if name.endswith(ending)}

@@ -1,4 +1,4 @@
-"""Shapes in the weights' headers and those that config.json implies, for families whose layers have plain names."""
+"""Shapes in the weights' headers and those config.json implies, for families with plain layer names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _PLAIN = frozenset({"BF16", "F16", "F32"})
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A tensor, its shape in the weights, the shape that config.json implies, and the entries of config.json that determine it."""
+    """A tensor, its shape in the weights, and the shape that config.json implies.
+
+    With them come the entries of config.json that determine the implied shape.
+    """
 
     tensor: str
     found: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""How this machine is connected: its interfaces and their addresses, the addresses of its own name, and the default route."""
+"""How this machine is connected: interfaces with addresses, its name's addresses, and the default route."""
 
 from __future__ import annotations
 
@@ -81,9 +81,13 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Network:
-    """`host` is this machine's own name, `hosts_line` the line of `/etc/hosts` that gives it an address, 0 for none.
+    """How this machine is connected.
 
-    `interfaces` are in the kernel's order. `default` is the interface of the default route, "" if there is none.
+    `host` is this machine's own name, `hosts_line` the line of `/etc/hosts` that gives it an address, 0 for
+    none.
+
+    `interfaces` are in the kernel's order. `default` is the interface of the default route, "" if there is
+    none.
     """
 
     host: Resolved
@@ -105,7 +109,10 @@ class Network:
 
 @collector(timeout=8)
 def network(machine: Machine) -> Network | Unknown:
-    """Query the kernel and the resolver. Only the resolver may send anything, to look up this machine's name."""
+    """Query the kernel and the resolver.
+
+    Only the resolver may send anything, to look up this machine's name.
+    """
     if sys.platform != "linux":
         return Absent("network interfaces are checked on Linux only")
     name = socket.gethostname()
@@ -122,7 +129,7 @@ def network(machine: Machine) -> Network | Unknown:
 
 
 def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
-    """Resolve a name as a job would, for at most `limit` seconds: a dead name server takes long to time out."""
+    """Resolve a name as a job would, for at most `limit` seconds: a dead name server is slow to time out."""
     reply: list[Resolved] = []
 
     def query() -> None:
@@ -145,7 +152,7 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
 
 
 def source_towards(address: str) -> str:
-    """Return the address of this machine from which another is reached, by its own routes; "" without a route.
+    """Return the address from which this machine reaches another, by its routes; "" without a route.
 
     Connecting a datagram socket sends nothing: the kernel only looks up the route.
     """
@@ -214,7 +221,7 @@ def kind_of(machine: Machine, name: str) -> Kind:
 
 
 def _default_route(machine: Machine) -> str:
-    """Return the interface of the default route with the lowest metric, of IPv4 or else of IPv6 (proc_pid_net(5))."""
+    """Return the interface of the lowest-metric default route, of IPv4 or else IPv6 (proc_pid_net(5))."""
     found = []
     for line in (machine.read("/proc/net/route") or "").splitlines()[1:]:
         fields = line.split()

@@ -17,10 +17,12 @@ _NO_GID = re.compile(r"[0:]*")
 
 @dataclass(frozen=True)
 class Port:
-    """One port of an adapter. `state` is "ACTIVE", "INIT" or "DOWN", `link` "InfiniBand" or "Ethernet" (RoCE).
+    """One port of an adapter.
 
-    `physical` is "LinkUp", "Polling" or "Disabled", `rate` as the driver reports it ("400 Gb/sec (4X NDR)"). `gids` are
-    the filled entries of its address table: index and type, "RoCE v2" or "IB/RoCE v1".
+    `state` is "ACTIVE", "INIT" or "DOWN", `link` "InfiniBand" or "Ethernet" (RoCE).
+
+    `physical` is "LinkUp", "Polling" or "Disabled", `rate` as the driver reports it ("400 Gb/sec (4X NDR)").
+    `gids` are the filled entries of its address table: index and type, "RoCE v2" or "IB/RoCE v1".
     """
 
     adapter: str
@@ -94,7 +96,10 @@ def _ports(machine: Machine, adapter: str) -> Iterator[Port]:
 
 
 def _gids(machine: Machine, folder: str) -> Iterator[tuple[int, str]]:
-    """Yield the entries that hold an address. The type is unreadable if the entry is empty or not visible in this container."""
+    """Yield the entries that hold an address.
+
+    The type is unreadable if the entry is empty or not visible in this container.
+    """
     for index in sorted(int(name) for name in _entries(machine, f"{folder}/gids") if name.isdigit()):
         gid = (machine.read(f"{folder}/gids/{index}") or "").strip()
         if not _NO_GID.fullmatch(gid):

@@ -39,8 +39,8 @@ class Bytecode:
     """The caches of the large packages.
 
     `writable`: this user could write caches where Python would look for them. `prefix` is the folder in
-    `PYTHONPYCACHEPREFIX`, empty if caches are stored with their sources. `installs` are the folders of the packages
-    that an installer fills, not a checkout or a home folder.
+    `PYTHONPYCACHEPREFIX`, empty if caches are stored with their sources. `installs` are the folders of the
+    packages that an installer fills, not a checkout or a home folder.
     """
 
     packages: tuple[PackageBytecode, ...]
@@ -63,8 +63,9 @@ class Bytecode:
 def bytecode(interpreter: Interpreter, variables: Variables, listings: Listings) -> Bytecode | Unknown:
     """Count sources and caches by listing folders.
 
-    Caches are not opened: one that is older than its source counts as present, which is rare and costs one compilation.
-    All folders of the packages are listed, without sampling: about 0.1 s for torch, vLLM, transformers and Ray.
+    Caches are not opened: one that is older than its source counts as present, which is rare and costs one
+    compilation. All folders of the packages are listed, without sampling: about 0.1 s for torch, vLLM,
+    transformers and Ray.
     """
     if not interpreter.cache_tag:
         return Unknown("this Python keeps no bytecode caches")

@@ -14,8 +14,9 @@ from verl_doctor.toolkit.index.records import RecordFile
 _SUFFIXED = re.compile(r"(nvidia-[a-z0-9-]+?)-cu(\d\d)")
 # From CUDA 13 on, the wheels of the toolkit's own libraries have no suffix (pypi.org/project/cuda-toolkit).
 _PLAIN = re.compile(
-    r"nvidia-(?:cublas|cuda-(?:cccl|crt|culibos|cuobjdump|cupti|cuxxfilt|nvcc|nvrtc|opencl|profiler-api|runtime|sanitizer-api)"
-    r"|cufft|cufile|curand|cusolver|cusparse|npp|nvfatbin|nvjitlink|nvjpeg|nvml-dev|nvptxcompiler|nvtx|nvvm)"
+    r"nvidia-(?:cublas|cuda-(?:cccl|crt|culibos|cuobjdump|cupti|cuxxfilt|nvcc|nvrtc|opencl|profiler-api"
+    r"|runtime|sanitizer-api)|cufft|cufile|curand|cusolver|cusparse|npp|nvfatbin|nvjitlink|nvjpeg"
+    r"|nvml-dev|nvptxcompiler|nvtx|nvvm)"
 )
 _RUNTIME = "nvidia-cuda-runtime"
 _UNSUFFIXED = 13
@@ -33,7 +34,7 @@ class CudaWheel:
 
 @dataclass(frozen=True)
 class SharedFiles:
-    """Wheels that install the same files, of which the last one installed wins: their names, and the first few files."""
+    """Wheels with the same files, of which the last installed wins: their names, and the first few files."""
 
     wheels: tuple[str, ...]
     files: tuple[str, ...]

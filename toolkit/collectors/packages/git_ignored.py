@@ -1,4 +1,4 @@
-"""What a tree's `.gitignore` files exclude, without git: a copied tree may lack its `.git`, and a node may lack git.
+"""What a tree's `.gitignore` files exclude, without git: a copied tree may lack `.git`, and a node git.
 
 The patterns are those of gitignore(5).
 """
@@ -26,12 +26,15 @@ class Ignored:
     patterns: tuple[_Pattern, ...] = ()
 
     def below(self, folder: str, text: str) -> Ignored:
-        """Add the patterns of one more folder's `.gitignore`; the folder is a path below the tree ("" for its top)."""
+        """Add the patterns in another `.gitignore`; `folder` is a path below the tree ("" for its top)."""
         found = (_pattern(line, folder) for line in text.splitlines())
         return Ignored((*self.patterns, *(pattern for pattern in found if pattern is not None)))
 
     def leaves_out(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether a path below the tree is excluded. The caller must not have entered an excluded folder."""
+        """Return whether a path below the tree is excluded.
+
+        The caller must not have entered an excluded folder.
+        """
         left_out = False
         for pattern in self.patterns:
             if (
@@ -69,7 +72,7 @@ def _pattern(line: str, folder: str) -> _Pattern | None:
 
 
 def _expression(text: str) -> str:
-    """Convert a shell pattern to a regular expression: `**` matches any folders, `*` and `?` stay within one name."""
+    """Convert a shell pattern to a regular expression: `**` matches any folders, `*` and `?` in one name."""
     *folders, last = text.split("/")
     found = ""
     for number, name in enumerate(folders):
@@ -82,7 +85,9 @@ def _expression(text: str) -> str:
 
 
 def _of_name(text: str, prefix: str) -> str:
-    """Convert the part of a pattern within one name. All stars but the last match as little as possible, without backtracking.
+    """Convert the part of a pattern within one name.
+
+    All stars but the last match as little as possible, without backtracking.
 
     `fnmatch.translate` does the same; atomic groups exist only since Python 3.11.
     """

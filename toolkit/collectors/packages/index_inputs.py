@@ -1,4 +1,7 @@
-"""What determines which packages an installer is offered: variables, configuration files, and the files and folders they name."""
+"""What determines which packages an installer is offered.
+
+These are variables, configuration files, and the files and folders that they name.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _OFFERED = (".whl", ".zip", ".tar.gz", ".html")
 
 
 def index_inputs(machine: Machine, prefix: Path) -> tuple[object, ...]:
-    """Return all of it, for a digest: it may contain passwords. What a remote index offers is not part of it."""
+    """Return all of it, for a digest: it may contain passwords.
+
+    What a remote index offers is not part of it.
+    """
     variables = sorted((name, value) for name, value in machine.environ.items() if _VARIABLES.match(name))
     files = list(configuration_files(machine, prefix))
     texts = [value for _, value in variables] + [_text(file) for file in files]

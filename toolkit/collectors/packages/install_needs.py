@@ -1,4 +1,7 @@
-"""What an installation must respect besides the metadata: the job's engines, this driver, a running cluster, and broken distributions."""
+"""What an installation must respect besides the metadata.
+
+That is the job's engines, this driver, a running cluster, and broken distributions.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ _OPENCVS = (
 
 @dataclass(frozen=True)
 class Broken:
-    """A distribution whose files must be replaced: its metadata folders, and the version to install, "" for none."""
+    """A distribution whose files must be replaced.
+
+    Its fields are its metadata folders, and the version to install, "" for none.
+    """
 
     name: str
     version: str
@@ -40,11 +46,14 @@ class Broken:
 
 @dataclass(frozen=True)
 class InstallNeeds:
-    """`extras` are the extras of verl that the job needs, `engine` is an installed engine that this verl cannot use.
+    """What an installation must respect.
 
-    `ray` is the version of the cluster that the job joins, `cuda` the major version of the newest CUDA that the driver
-    supports; each is empty if nothing requires it. `left_over` are folders that pip renamed and failed to remove: they
-    confuse it.
+    `extras` are the extras of verl that the job needs, `engine` is an installed engine that this verl cannot
+    use.
+
+    `ray` is the version of the cluster that the job joins, `cuda` the major version of the newest CUDA that
+    the driver supports; each is empty if nothing requires it. `left_over` are folders that pip renamed and
+    failed to remove: they confuse it.
     """
 
     extras: tuple[str, ...] = ()
@@ -108,7 +117,10 @@ def _unusable_engine(packages: Packages, uses: VllmUses | Unknown) -> str:
 
 
 def _twice(packages: Packages) -> Iterator[Broken]:
-    """Yield what has two metadata folders. With an editable install only the other folder is removed, else both."""
+    """Yield what has two metadata folders.
+
+    With an editable install only the other folder is removed, else both.
+    """
     for spare in packages.duplicates:
         installed = packages.get(spare.name)
         if installed is None or (installed.version == spare.version and not installed.editable):
@@ -163,7 +175,7 @@ def _with_files_missing(packages: Packages, records: Records | Unknown) -> Itera
 
 
 def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[Broken]:
-    """Yield all but one for removal, and that one for reinstallation: the last one installed had overwritten its files."""
+    """Yield all but one for removal, and that one to reinstall: the last installed overwrote its files."""
     opencvs = [found for name in _OPENCVS if (found := packages.get(name)) is not None]
     if len(opencvs) < 2:
         return

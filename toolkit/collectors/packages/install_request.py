@@ -1,4 +1,7 @@
-"""What to request from an installer so that verl's and vLLM's requirements agree. Pure: nothing is run here."""
+"""What to request from an installer so that verl's and vLLM's requirements agree.
+
+Pure: nothing is run here.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Packages
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet
 
-# PKG101 judges what a job needs. It is defined here because the dry run needs it too, and the engine imports no rule.
+# PKG101 judges what a job needs. It is defined here because the dry run needs it too, and the engine imports
+# no rule.
 ENGINES = frozenset({"vllm", "sglang"})
-# Named by extras only, yet verl's trainer imports it unguarded: a worker crashes after 28 s (verl 0.9.1, 2026-11).
+# Named by extras only, yet verl's trainer imports it unguarded: a worker crashes after 28 s (verl 0.9.1,
+# 2026-11).
 _UNDECLARED = frozenset({"transferqueue"})
 # Without these verl.trainer.main_ppo does not reach its first step.
 ESSENTIAL = frozenset(
@@ -36,8 +41,9 @@ ESSENTIAL = frozenset(
     ]
 )
 _COMPARED_AT_IMPORT = "transformers checks this version at import and stops, so vLLM and verl fail too"
-# Which package refuses to run with another version of which, whatever else holds. transformers: dependency_versions_check.py, read in
-# 5.10.4, seen to refuse in 5.9.0. Compiled modules require one torch: verl#2033, vllm#35462, prime-rl#1893.
+# Which package refuses to run with another version of which, whatever else holds. transformers:
+# dependency_versions_check.py, read in 5.10.4, seen to refuse in 5.9.0. Compiled modules require one torch:
+# verl#2033, vllm#35462, prime-rl#1893.
 REFUSES = {
     **{
         ("transformers", name): _COMPARED_AT_IMPORT
@@ -75,7 +81,10 @@ class InstallRequest:
 
 
 def required(unmet: Unmet) -> bool:
-    """Return whether a job needs this: a plain requirement, or one that only an engine's extra names although verl imports it."""
+    """Return whether a job needs this.
+
+    It is a plain requirement, or one that only an engine's extra names although verl imports it.
+    """
     return not unmet.extra or (unmet.extra in ENGINES and unmet.name in _UNDECLARED)
 
 
@@ -85,7 +94,7 @@ def install_request(packages: Packages, requirements: Requirements) -> InstallRe
 
 
 def stopping(requirements: Requirements) -> tuple[str, ...]:
-    """Return the requirements without which no job starts: those that a package enforces, and missing essential ones."""
+    """Return requirements without which no job starts: enforced by a package, or essential and missing."""
     return tuple(_joined(unmet for unmet in requirements.unmet if required(unmet) and _stops(unmet)))
 
 
@@ -100,7 +109,7 @@ def attempts(
     unusable: str = "",
     ray: str = "",
 ) -> list[InstallRequest]:
-    """Return requests from those that keep the most to those that keep the least: verl, its engine and torch unchanged, if possible.
+    """Return requests, those that keep the most first: verl, its engine and torch unchanged, if possible.
 
     `extras` are verl's, `unusable` is an engine that cannot stay, `ray` the version that a cluster runs.
     """
@@ -133,7 +142,7 @@ def _request(
 def _keeps(
     packages: Packages, requirements: Requirements, kept: tuple[str, ...], extras: tuple[str, ...]
 ) -> Iterator[str]:
-    """Yield pins of what stays as installed, including torch unless it is incompatible with one of the others."""
+    """Yield pins of what stays as installed, with torch unless it is incompatible with another of them."""
     contradicted = {unmet.name for unmet in requirements.unmet if not unmet.extra and unmet.by in kept}
     for name in kept:
         distribution = packages.get(name)
@@ -143,9 +152,12 @@ def _keeps(
 
 
 def _wanted(requirements: Requirements, keeps: tuple[str, ...], going: frozenset[str]) -> Iterator[str]:
-    """Yield what has a wrong version, or is missing although no metadata requires it; the installer finds the rest.
+    """Yield what has a wrong version, or is missing although no metadata requires it.
 
-    Requirements of a package that will itself be changed or may be removed do not count: its successor may require something else.
+    The installer finds the rest.
+
+    Requirements of a package that will itself be changed or may be removed do not count: its successor may
+    require something else.
     """
     kept = {_NAME.split(pin, 1)[0] for pin in keeps}
     named = [

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 _LONGEST_REASON = 400  # characters
-# How pip 22 to 26 and uv 0.4 to 0.13 report an unreachable index. Checked first, because pip goes on to report that there is no such
-# version.
+# How pip 22 to 26 and uv 0.4 to 0.13 report an unreachable index. Checked first, because pip goes on to
+# report that there is no such version.
 _NO_ANSWER = re.compile(
     r"Retrying \(Retry\(|Failed to fetch|error sending request|network was disabled|Credentials not correct",
     re.IGNORECASE,
 )
 _CAUSE = re.compile(
-    r"Connection (?:refused|reset)[^()'\"\n]*|(?:connection |read |operation |connect )?timed out|Cannot connect to proxy"
-    r"|Name or service not known|Temporary failure in name resolution|No address associated with hostname"
-    r"|Network is unreachable|No route to host|certificate verify failed|invalid peer certificate"
-    r"|HTTP status [^(\n]*\([^)\n]*\)|\b40[13] Error|too many \d+ error responses|network was disabled|dns error",
+    (
+        r"Connection (?:refused|reset)[^()'\"\n]*|(?:connection |read |operation |connect )?timed out"
+        r"|Cannot connect to proxy|Name or service not known|Temporary failure in name resolution"
+        r"|No address associated with hostname|Network is unreachable|No route to host"
+        r"|certificate verify failed|invalid peer certificate|HTTP status [^(\n]*\([^)\n]*\)|\b40[13] Error"
+        r"|too many \d+ error responses|network was disabled|dns error"
+    ),
     re.IGNORECASE,
 )
 _CREDENTIALS = re.compile(r"://[^/\s@]+@")
@@ -40,7 +43,10 @@ _UV_NONE = re.compile(r"there (?:is|are) no versions? of ([^\s,]+)|(\S+) was not
 
 @dataclass(frozen=True)
 class Complaint:
-    """An installer's parsed failure: the decisive line, and the requirement that no index meets, if that is the reason."""
+    """An installer's parsed failure: the decisive line, and a requirement that no index meets.
+
+    The requirement is given if that is the reason.
+    """
 
     outcome: Literal["unsatisfiable", "unanswered"]
     reason: str

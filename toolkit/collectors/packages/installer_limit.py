@@ -1,4 +1,7 @@
-"""How long a package installer may take to find versions that agree. The session provides it, not a collector."""
+"""How long a package installer may take to find versions that agree.
+
+The session provides it, not a collector.
+"""
 
 from __future__ import annotations
 

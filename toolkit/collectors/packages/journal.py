@@ -20,7 +20,10 @@ class ChangedFile:
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """One transaction. `time` is UTC in ISO 8601, `fix` and `code` identify the repair, `state` is its outcome."""
+    """One transaction.
+
+    `time` is UTC in ISO 8601, `fix` and `code` identify the repair, `state` is its outcome.
+    """
 
     id: str
     time: str

@@ -1,8 +1,8 @@
 """Which files of the main packages differ from their wheels.
 
-The quick check (`Records`) trusts a file that has the recorded size and is not newer than the metadata unpacked with
-it. It misses an edit that keeps the size and restores the file's time; the thorough check (`HashedRecords`) reads
-everything and finds that too.
+The quick check (`Records`) trusts a file that has the recorded size and is not newer than the metadata
+unpacked with it. It misses an edit that keeps the size and restores the file's time; the thorough check
+(`HashedRecords`) reads everything and finds that too.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _OF_NOTHING = hashlib.sha256().hexdigest()
 class Drift:
     """One file that differs from its wheel.
 
-    `sha256` is its current hash, empty if it is missing. `links` counts the names of the file: more than one means that
-    an installer's cache or another environment shares the same bytes. `leads_to` is the target if it is a symbolic
-    link. `markers` are the comments in it that name who patched it.
+    `sha256` is its current hash, empty if it is missing. `links` counts the names of the file: more than one
+    means that an installer's cache or another environment shares the same bytes. `leads_to` is the target if
+    it is a symbolic link. `markers` are the comments in it that name who patched it.
     """
 
     package: str
@@ -68,9 +68,10 @@ class Drift:
 class PackageRecord:
     """The comparison of one package's files.
 
-    `files` is their number, `trusted` how many were judged by size and time alone, `unread` how many looked suspicious
-    but were too large to read at once. `missing` and `changed` count all that differ. `problem` is why some or all of
-    its files could not be compared: the state of its RECORD, for instance "missing" or "empty". `record` is its path.
+    `files` is their number, `trusted` how many were judged by size and time alone, `unread` how many looked
+    suspicious but were too large to read at once. `missing` and `changed` count all that differ. `problem` is
+    why some or all of its files could not be compared: the state of its RECORD, for instance "missing" or
+    "empty". `record` is its path.
     """
 
     package: str
@@ -137,7 +138,10 @@ def hashed_records(packages: Packages, records: Records, marker: Marker) -> Hash
 
 
 def _remembered(fact: type) -> Hashes:
-    """Return the cache of one check. Each has its own: the thorough one holds 20,000 files for each environment and loads slowly."""
+    """Return the cache of one check.
+
+    Each has its own: the thorough one holds 20,000 files for each environment and loads slowly.
+    """
     return Hashes(platformdirs.user_cache_path("verl-doctor") / fact.__name__)
 
 
@@ -196,8 +200,8 @@ def _differs(found: str, entry: Recorded) -> bool:
 def _unpacked(distribution: Distribution) -> int:
     """Return when the wheel was unpacked, in nanoseconds since the epoch.
 
-    uv and conda unpack into a cache and link from there later, so the newest file of the wheel itself counts, not
-    RECORD, which is written at installation.
+    uv and conda unpack into a cache and link from there later, so the newest file of the wheel itself counts,
+    not RECORD, which is written at installation.
     """
     times = [
         seen.status.st_mtime_ns
@@ -218,7 +222,10 @@ def _record(distribution: Distribution) -> Path:
 
 
 def _installer(distribution: Distribution) -> str:
-    """Return the content of INSTALLER; conda does not always write it, and keeps its own list of files in `conda-meta`."""
+    """Return the content of INSTALLER.
+
+    Conda does not always write it, and keeps its own list of files in `conda-meta`.
+    """
     if distribution.installer:
         return distribution.installer
     listing = glob.escape(f"{distribution.name}-{distribution.version}")

@@ -1,7 +1,7 @@
 """What verl and vLLM require, directly and through others, and which of it the target lacks.
 
-Judged from metadata, like `pip check`, but limited to verl's job, and for the target's interpreter. One requirement that metadata
-omit is read from the package itself.
+Judged from metadata, like `pip check`, but limited to verl's job, and for the target's interpreter. One
+requirement that metadata omit is read from the package itself.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ _OLDEST_NUMPY = re.compile(rb"""np\.__version__\.partition\(['"]\.['"]\)\[0\]\) 
 class Unmet:
     """One requirement that is not met.
 
-    `by` and `by_version` identify the package that requires it, `name` is canonical, `wanted` the version specifier as
-    written (empty: any), `there` the installed version (empty: it is missing). `extra` is the extra of verl that
-    requires it, else empty. Requested extras are not recorded, so every extra named like an installed package is read.
+    `by` and `by_version` identify the package that requires it, `name` is canonical, `wanted` the version
+    specifier as written (empty: any), `there` the installed version (empty: it is missing). `extra` is the
+    extra of verl that requires it, else empty. Requested extras are not recorded, so every extra named like
+    an installed package is read.
     """
 
     by: str
@@ -56,8 +57,8 @@ class Unmet:
 class Requirements:
     """The closure of verl's and vLLM's requirements: the installed names, and what is not met.
 
-    `unreadable` describes requirements that are not valid PEP 508 or compare with an invalid version, and metadata that
-    names no package.
+    `unreadable` describes requirements that are not valid PEP 508 or compare with an invalid version, and
+    metadata that names no package.
     """
 
     roots: tuple[str, ...]
@@ -124,7 +125,7 @@ class _Walk:
                     waiting.extend((installed, wanted) for wanted in ("", *sorted(requirement.extras)))
 
     def _direct(self, verl: Distribution, named: str) -> None:
-        """Judge the requirements of an extra, and the extras of verl that it consists of, but not their dependencies."""
+        """Judge an extra's requirements and the extras of verl that it consists of, not dependencies."""
         waiting, done = deque([named]), set()
         while waiting:
             extra = waiting.popleft()
@@ -138,7 +139,7 @@ class _Walk:
                     self._judge(verl, requirement, named)
 
     def _read_pyarrow(self) -> None:
-        """Record that the installed NumPy requires an older pyarrow, if pyarrow's own code refuses that NumPy."""
+        """Record that the installed NumPy requires an older pyarrow, if pyarrow's code refuses that NumPy."""
         pyarrow, numpy = self._by_name.get("pyarrow"), self._by_name.get("numpy")
         if pyarrow is None or numpy is None or pyarrow.name not in self._seen:
             return

@@ -1,7 +1,9 @@
-"""Determines what the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing, and its lock.
+"""Determines what the installer would do to make verl's and vLLM's requirements agree.
 
-It queries a package index, so only a fix that is being planned uses it, never a rule. It considers wheels only: an
-sdist reveals its requirements only by running its own setup code.
+The result is that of a dry run, which changes nothing, and its lock.
+
+It queries a package index, so only a fix that is being planned uses it, never a rule. It considers wheels
+only: an sdist reveals its requirements only by running its own setup code.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ _HOME = re.compile(r"(?<![^\s=])~/")
 
 
 def as_the_user(machine: Machine, folder: Path) -> dict[str, str]:
-    """Give the installer the user's own configuration, which names the index, and keep it from writing to the home folder.
+    """Give the installer the user's own configuration, and keep it from writing to the home folder.
+
+    The configuration names the index.
 
     HOME stays the private one that every child gets. `folder` is for files needed only by this query.
     """
@@ -81,10 +85,10 @@ def as_the_user(machine: Machine, folder: Path) -> dict[str, str]:
 
 
 def _pip_config(machine: Machine, home: Path, config: Path, folder: Path) -> str | None:
-    """Write the user's configuration of pip to one file, in which `~` is the user's home; None if there is none.
+    """Write the user's pip configuration to one file, with `~` as the user's home; None if none exists.
 
-    pip reads the file in PIP_CONFIG_FILE instead of the user's two; it always reads those of the system and of the
-    environment.
+    pip reads the file in PIP_CONFIG_FILE instead of the user's two; it always reads those of the system and
+    of the environment.
     """
     named = machine.environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:  # pip reads this as "no configuration at all"
@@ -130,17 +134,18 @@ _UV_CHANGE = re.compile(r"^ ([+-]) ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Resolution:
-    """One installer command and the result of its dry run, which the command reproduces: it takes wheels only.
+    """An installer command and its dry run's result, which the command reproduces: it takes wheels only.
 
-    `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, as text. `reason` is
-    the resolver's error, or why there was no result. `not_offered` is the requirement that no configured index meets.
+    `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, as text.
+    `reason` is the resolver's error, or why there was no result. `not_offered` is the requirement that no
+    configured index meets.
 
-    If it resolved, `lock` pins all packages of the environment, `installer` is the command that installs such a lock,
-    with placeholders for the interpreter and the lock file, `left_out` is the requirement that was dropped to resolve
-    only what stops the job, `versions` are the names and versions that would be installed, `up`, `down`, `added`,
-    `dropped` and `again` are the changes by kind, and `cleared` the metadata folders that must be removed first,
-    relative to the folder `environment`. `copy` is an unused path next to it. `out_of_time` is the limit in seconds that
-    the dry runs exceeded.
+    If it resolved, `lock` pins all packages of the environment, `installer` is the command that installs such
+    a lock, with placeholders for the interpreter and the lock file, `left_out` is the requirement that was
+    dropped to resolve only what stops the job, `versions` are the names and versions that would be installed,
+    `up`, `down`, `added`, `dropped` and `again` are the changes by kind, and `cleared` the metadata folders
+    that must be removed first, relative to the folder `environment`. `copy` is an unused path next to it.
+    `out_of_time` is the limit in seconds that the dry runs exceeded.
     """
 
     command: tuple[str, ...]
@@ -188,10 +193,12 @@ def resolution(
     needs: InstallNeeds | Unknown,
     limit: InstallerLimit | Unknown,
 ) -> Resolution | Unknown:
-    """Query the environment's own installer for versions that agree with torch, vLLM and verl as they are, if possible.
+    """Query the environment's own installer for versions that agree.
 
-    If not, torch and then the engine may change as well. The result is kept while the inputs stay the same: everything
-    for this run, and for an hour what resolved.
+    If possible, they agree with torch, vLLM and verl as they are.
+
+    If not, torch and then the engine may change as well. The result is kept while the inputs stay the same:
+    everything for this run, and for an hour what resolved.
     """
     installer = _installer(machine, target, interpreter, packages)
     if isinstance(installer, Unknown):
@@ -226,7 +233,7 @@ def resolution(
 def _resolved(
     dry_runs: _DryRuns, requests: Sequence[InstallRequest], wanted: tuple[str, ...], python: str
 ) -> Resolution | Unknown:
-    """Return the first of these requests that resolves, with its lock; if none does, the result of the first."""
+    """Return the first request that resolves, with its lock; if none does, the result of the first."""
     first = found = dry_runs.run(requests[0])
     for other in requests[1:]:
         if isinstance(found, Unknown) or found.outcome != "unsatisfiable":
@@ -261,7 +268,10 @@ class _DryRuns:
         return _run(self, request, constraints)
 
     def least(self, wanted: tuple[str, ...], whole: Resolution | Unknown) -> Resolution | Unknown:
-        """Resolve only what stops the job if the index lacks something else: a cluster's own index is seldom complete."""
+        """Resolve only what stops the job if the index lacks something else.
+
+        A cluster's own index is seldom complete.
+        """
         if isinstance(whole, Unknown) or not whole.not_offered or not wanted:
             return whole
         options = ("--no-deps",)
@@ -277,7 +287,10 @@ class _DryRuns:
 
 
 def _cuda_limits(newest: str) -> tuple[str, ...]:
-    """Return constraints that exclude a torch built for a CUDA that this driver does not support: its wheels require the runtime."""
+    """Return constraints that exclude a torch built for a CUDA that this driver does not support.
+
+    They work because its wheels require the runtime.
+    """
     if not newest.isdigit():
         return ()
     later = range(int(newest) + 1, int(newest) + 4)
@@ -336,7 +349,10 @@ def _with_lock(found: Resolution, dry_runs: _DryRuns, python: str) -> Resolution
 
 
 def _goes(broken: Broken, packages: Packages, new: Mapping[str, str]) -> bool:
-    """Return whether a distribution without a version is removed entirely: with an editable install only its spare metadata is."""
+    """Return whether a distribution without a version is removed entirely.
+
+    With an editable install only its spare metadata is removed.
+    """
     installed = packages.get(broken.name)
     return broken.name not in new and installed is not None and installed.location in broken.locations
 
@@ -459,7 +475,10 @@ def _sdist_for_uv(output: str) -> str:
 def _sdist_for_pip(
     machine: Machine, installer: _Installer, found: Complaint, environ: Mapping[str, str]
 ) -> str:
-    """Return the requirement that an sdist meets and no wheel does. pip does not report it; listing versions builds nothing."""
+    """Return the requirement that an sdist meets and no wheel does.
+
+    Pip does not report it; listing versions builds nothing.
+    """
     try:
         wanted = Requirement(found.not_offered)
         pip = installer.command[: installer.command.index("install")]

@@ -79,10 +79,12 @@ Bare = Callable[[str, bytes], bytes | None]
 
 @dataclass(frozen=True)
 class Entry:
-    """One file. `path` is below the tree, `mode` its permission bits, `digest` of its content or of its link target.
+    """One file.
 
-    `bare` is the digest of the part that is not specific to one cluster: of a file without its patches. A "pointer"
-    stands for a file that Git LFS has not fetched.
+    `path` is below the tree, `mode` its permission bits, `digest` of its content or of its link target.
+
+    `bare` is the digest of the part that is not specific to one cluster: of a file without its patches. A
+    "pointer" stands for a file that Git LFS has not fetched.
     """
 
     path: str
@@ -110,7 +112,10 @@ def entry_of(line: str) -> Entry:
 
 
 def entries(top: Path, bare: Bare = lambda *_: None) -> Iterator[Entry]:
-    """Yield every file of a tree, folder by folder in the order of the names. A link to a folder is an entry, and not followed."""
+    """Yield every file of a tree, folder by folder in the order of the names.
+
+    A link to a folder is an entry, and not followed.
+    """
     waiting: list[tuple[str, Ignored]] = [("", JUNK)]
     while waiting:
         below, rules = waiting.pop()
@@ -174,7 +179,10 @@ def _digest(content: bytes) -> str:
 
 
 def without_our_table(content: bytes) -> bytes | None:
-    """Return a `pyproject.toml` without verl-doctor's table, which holds one cluster's paths. None if it is not TOML."""
+    """Return a `pyproject.toml` without verl-doctor's table, which holds one cluster's paths.
+
+    None if it is not TOML.
+    """
     try:
         document = toml.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -193,10 +201,12 @@ _OF_A_CHECKOUT = (".git", ".gitignore")
 
 @dataclass(frozen=True)
 class TreeManifest:
-    """The files below `folder`, a line for each (`tree_manifest.Entry`). `package` is the package's folder below it, "" for itself.
+    """The files below `folder`, a line for each (`tree_manifest.Entry`).
 
-    `installed`: an installer put it there, and keeps its own list of the files. Raises ValueError if a line is damaged,
-    or if there are too many files.
+    `package` is the package's folder below it, "" for itself.
+
+    `installed`: an installer put it there, and keeps its own list of the files. Raises ValueError if a line
+    is damaged, or if there are too many files.
     """
 
     folder: str
@@ -247,7 +257,11 @@ def top_of(tree: Tree) -> Path:
 
 
 def _bare(top: Path, markers: Markers | Unknown, ours: str) -> Bare:
-    """Return what to compare: marked files without patches, of a file of paths the names, `pyproject.toml` without verl-doctor's part."""
+    """Return what to compare of each file.
+
+    Marked files come without patches, a file of paths counts by its names, and `pyproject.toml` comes without
+    verl-doctor's part.
+    """
     marked: dict[str, dict[int, str]] = {}
     for line in () if isinstance(markers, Unknown) else markers.lines:
         marked.setdefault(os.path.relpath(line.path, top), {})[line.line] = line.marker

@@ -1,4 +1,7 @@
-"""What the installed compiled packages were built for: the tags of their wheels, and the names of their modules."""
+"""What the installed compiled packages were built for.
+
+This is read from the tags of their wheels and the names of their modules.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,9 @@ _PLATFORM = re.compile(
 class Wheel:
     """One installed wheel that is not pure Python.
 
-    `tags` are the compatibility tags that it was installed by (PEP 425). `built_for` are the interpreters in the names
-    of its extension modules ("cpython-311"), which Python itself checks; empty for modules of the stable ABI.
+    `tags` are the compatibility tags that it was installed by (PEP 425). `built_for` are the interpreters in
+    the names of its extension modules ("cpython-311"), which Python itself checks; empty for modules of the
+    stable ABI.
     """
 
     name: str

@@ -45,8 +45,8 @@ _LONGEST = 60
 class Process:
     """One process. `mine`: it runs as this user, so that its limits and environment may be read.
 
-    `title` is the first word of its command line, without arguments and so without secrets; `started` is in seconds
-    since the epoch.
+    `title` is the first word of its command line, without arguments and so without secrets; `started` is in
+    seconds since the epoch.
     """
 
     pid: int
@@ -82,7 +82,10 @@ def processes(machine: Machine) -> Processes | Unknown:
 
 
 def _process(pid: int, booted: int, machine: Machine) -> Process | None:
-    """Return a process with a role; None for any other. `booted` is when the machine started, in seconds since the epoch."""
+    """Return a process with a role; None for any other.
+
+    `booted` is when the machine started, in seconds since the epoch.
+    """
     command = command_of(pid, machine)
     role = role_of(command)
     row = row_of(pid, machine, command) if role else None

@@ -13,7 +13,8 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.process_table import command_of
 
-# Only these are read from the command line, which also holds the agents' commands. Addresses and a name, no secrets.
+# Only these are read from the command line, which also holds the agents' commands. Addresses and a name, no
+# secrets.
 _OPTIONS = {
     "address": re.compile(r"--node_ip_address=([\w.:\[\]-]+)"),
     "cluster": re.compile(r"--gcs-address=([\w.:\[\]-]+)"),
@@ -28,9 +29,9 @@ ADDRESS_FILE = "ray_current_cluster"
 class Raylet:
     """One raylet of this user.
 
-    `address` is the node's, `cluster` is the address of its control store (GCS), `session` the name of its folder; each
-    is empty if the command line does not give it. `age` is in seconds, and does not identify a raylet. `variables` is
-    the environment that it was started with, filtered like this shell's.
+    `address` is the node's, `cluster` is the address of its control store (GCS), `session` the name of its
+    folder; each is empty if the command line does not give it. `age` is in seconds, and does not identify a
+    raylet. `variables` is the environment that it was started with, filtered like this shell's.
     """
 
     pid: int
@@ -43,7 +44,7 @@ class Raylet:
 
 @dataclass(frozen=True)
 class Raylets:
-    """The raylets of this user, oldest first, and the `hidden` ones: those of other users, or unreadable ones."""
+    """This user's raylets, oldest first, and the `hidden` ones: other users', or unreadable ones."""
 
     running: tuple[Raylet, ...] = ()
     hidden: int = 0
@@ -51,7 +52,10 @@ class Raylets:
 
 @collector()
 def raylets(processes: Processes, machine: Machine) -> Raylets | Unknown:
-    """Read the environment of every raylet of this user: as it was at its start, not as its shell's is now."""
+    """Read the environment of every raylet of this user, as it was at the raylet's start.
+
+    The present environment of its shell does not count.
+    """
     found = processes.of("raylet")
     if not found:
         return Absent("no raylet runs on this machine")
@@ -77,7 +81,7 @@ def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Rayl
 
 
 def environ_of(pid: int, machine: Machine) -> dict[str, str] | None:
-    """Return the environment that a raylet was started with, including secrets; None if it may not be read, or has ended.
+    """Return the environment a raylet started with, secrets included; None if unreadable or it has ended.
 
     While a repair of the job's environment is judged, it is the environment of a restarted raylet.
     """

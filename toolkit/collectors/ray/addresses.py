@@ -1,9 +1,12 @@
-"""Where the address of a Ray cluster is given, which of these places `ray.init()` would use, and whether anything responds there.
+"""Where a Ray cluster's address is given, and which of these places `ray.init()` would use.
 
-The order is Ray's own (ray/_private/services.py: canonicalize_bootstrap_address, get_ray_address_from_environment; the
-same from Ray 2.10 to 2.60): an address given by the program; RAY_ADDRESS; the file `ray_current_cluster`, written by
-every start of a head on this machine; and with "auto" the raylets that run here, which precede the file if they belong
-to one cluster. Ray retries an address without a response forever, so each is tried here, for less than a second.
+It also covers whether anything responds there.
+
+The order is Ray's own (ray/_private/services.py: canonicalize_bootstrap_address,
+get_ray_address_from_environment; the same from Ray 2.10 to 2.60): an address given by the program;
+RAY_ADDRESS; the file `ray_current_cluster`, written by every start of a head on this machine; and with "auto"
+the raylets that run here, which precede the file if they belong to one cluster. Ray retries an address
+without a response forever, so each is tried here, for less than a second.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ Source = Literal[
 _KEYS = ("ray_kwargs.ray_init.address", "ray_init.address")
 _TEMP_DIR = ("ray_kwargs.ray_init._temp_dir", "ray_init._temp_dir")
 _PORT = "6379"  # default port of a head (ray/scripts/scripts.py)
-_OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
+# Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address). Nothing is
+# sent.
+_OUTSIDE = "8.8.8.8"
 _RESOLVING, _CONNECT_TIMEOUT = 0.8, 0.8  # seconds
 _ANYWHERE = ("", "auto")
 UNDETERMINED = "(undetermined)"
@@ -68,10 +73,10 @@ _USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class LocalRay:
-    """The processes on this machine that belong to one cluster: its raylets, and its GCS server, 0 if that is elsewhere.
+    """One cluster's processes on this machine: its raylets, and its GCS server, 0 if that is elsewhere.
 
-    `address` is the GCS's. `user` runs them, `mine`: that is the user who runs verl-doctor. `started` is when the first
-    of them started, in seconds since the epoch.
+    `address` is the GCS's. `user` runs them, `mine`: that is the user who runs verl-doctor. `started` is when
+    the first of them started, in seconds since the epoch.
     """
 
     address: str
@@ -85,7 +90,9 @@ class LocalRay:
 
 @dataclass(frozen=True)
 class AddressFile:
-    """The file that names the last cluster whose head was started here. `age` is in seconds; `owner` is its user.
+    """The file that names the last cluster whose head was started here.
+
+    `age` is in seconds; `owner` is its user.
 
     `readable` is False if this user may not read it: then Ray stops with PermissionError.
     """
@@ -99,11 +106,11 @@ class AddressFile:
 
 @dataclass(frozen=True)
 class Place:
-    """One place that gives an address: `text` as written, `host` and `port` in it, "" and 0 if it names none ("auto").
+    """A place that gives an address: `text` as written, its `host` and `port`, "" and 0 for none ("auto").
 
-    `given_by` is for messages: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file gives it. `reply`
-    is the result of one TCP connection, "" if there was nothing to try, and `error` the kernel's error name. An address
-    that the launch files do not reveal is `UNDETERMINED`.
+    `given_by` is for messages: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file gives
+    it. `reply` is the result of one TCP connection, "" if there was nothing to try, and `error` the kernel's
+    error name. An address that the launch files do not reveal is `UNDETERMINED`.
     """
 
     source: Source
@@ -135,12 +142,12 @@ class Place:
 
 @dataclass(frozen=True)
 class RayAddresses:
-    """All places in Ray's order of precedence; the clusters with processes here; and the file with an address.
+    """All places in Ray's order of precedence; clusters with processes here; the file with an address.
 
-    `folder` is where Ray keeps that file: its `_temp_dir`, or `ray` below RAY_TMPDIR, TMPDIR or /tmp; `UNDETERMINED`
-    if unknown. The addresses at which the launch script starts or joins a head come last. `submitted`: Ray itself
-    starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then the address of the service that
-    accepts jobs.
+    `folder` is where Ray keeps that file: its `_temp_dir`, or `ray` below RAY_TMPDIR, TMPDIR or /tmp;
+    `UNDETERMINED` if unknown. The addresses at which the launch script starts or joins a head come last.
+    `submitted`: Ray itself starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then
+    the address of the service that accepts jobs.
     """
 
     places: tuple[Place, ...] = ()
@@ -155,9 +162,12 @@ class RayAddresses:
 
     @property
     def taken(self) -> Place | None:
-        """Return the place that gives the job's `ray.init()` its address, including "local"; None if it starts a new Ray.
+        """Return the place that gives the job's `ray.init()` its address, including "local".
 
-        --ray-address, an option of verl-doctor only, takes precedence. A `ray start` in the launch script rewrites the file.
+        The result is None if it starts a new Ray.
+
+        --ray-address, an option of verl-doctor only, takes precedence. A `ray start` in the launch script
+        rewrites the file.
         """
         if self.submitted:
             return self.of("--ray-address")
@@ -291,13 +301,17 @@ def _file(machine: Machine, folder: str) -> AddressFile | None:
 
 
 def local_rays(processes: Processes | Unknown, machine: Machine) -> Iterator[LocalRay]:
-    """Yield the clusters with a raylet or a GCS server here, oldest first, including other users', as Ray itself finds them."""
+    """Yield the clusters with a raylet or a GCS server here, oldest first, as Ray itself finds them.
+
+    Other users' clusters are included.
+    """
     found: dict[str, LocalRay] = {}
     for process in (
         () if isinstance(processes, Unknown) else (*processes.of("gcs_server"), *processes.of("raylet"))
     ):
         local_ray = _local_ray(process, machine)
-        # A head started by a driver's ray.init may not name its port; then the session identifies its cluster.
+        # A head started by a driver's ray.init may not name its port; then the session identifies its
+        # cluster.
         known = next(
             (key for key, ray in found.items() if local_ray.session and ray.session == local_ray.session),
             local_ray.address,

@@ -1,7 +1,7 @@
-"""The contents of the Ray clusters known to this machine, read from their control store (GCS) without joining them.
+"""What the Ray clusters known here contain, read from their control store (GCS) without joining them.
 
-A child of the target's interpreter reads it with the target's own Ray, and registers no job. It needs no dashboard. The
-token of a cluster that requires one is passed as the name of its file.
+A child of the target's interpreter reads it with the target's own Ray, and registers no job. It needs no
+dashboard. The token of a cluster that requires one is passed as the name of its file.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _WITHHELD = "(withheld: it may hold a secret)"
 class RayCluster:
     """One cluster. `address` is its GCS's, `also` are other spellings of it; `session` is its own name.
 
-    `ray` and `python` are the versions that started it, "" if unknown. `by_driver`: a driver's `ray.init` started it,
-    and it ends with that driver. `token`: it requires a token. `refused` is why nothing could be read of it; `silent`:
-    it did not reply. `unread` are the tables ("nodes", "jobs", "actors", "groups") that could not be read, and `undetermined`
-    gives the reason for each.
+    `ray` and `python` are the versions that started it, "" if unknown. `by_driver`: a driver's `ray.init`
+    started it, and it ends with that driver. `token`: it requires a token. `refused` is why nothing could be
+    read of it; `silent`: it did not reply. `unread` are the tables ("nodes", "jobs", "actors", "groups") that
+    could not be read, and `undetermined` gives the reason for each.
     """
 
     address: str
@@ -77,7 +77,10 @@ class RayCluster:
         return next((job for job in self.jobs if job.job == identity), None)
 
     def has_read(self, part: str) -> bool:
-        """Return whether a table ("nodes", "jobs", "actors", "groups") was read: if not, its being empty means nothing."""
+        """Return whether a table ("nodes", "jobs", "actors", "groups") was read.
+
+        If not, its being empty means nothing.
+        """
         return not self.refused and part not in self.unread
 
 
@@ -87,7 +90,7 @@ Choice = Literal["named", "found", "new"]
 
 @dataclass(frozen=True)
 class RayClusters:
-    """The clusters that respond at known addresses; `joined` is the address that a job started from here would join."""
+    """Clusters that respond at known addresses; `joined` is the address that a job from here would join."""
 
     clusters: tuple[RayCluster, ...] = ()
     joined: str = ""
@@ -107,7 +110,10 @@ class RayClusters:
 
     @property
     def concerned(self) -> tuple[RayCluster, ...]:
-        """Return the clusters in which a hanging job concerns this target: none if it starts its own Ray, all if chance decides."""
+        """Return the clusters in which a hanging job concerns this target.
+
+        There are none if it starts its own Ray; all count if chance decides.
+        """
         if self.choice == "found":
             return self.clusters
         return tuple(
@@ -119,7 +125,7 @@ class RayClusters:
 def ray_clusters(
     addresses: RayAddresses, token: RayToken, interpreter: Interpreter, machine: Machine
 ) -> RayClusters | Unknown:
-    """Query the GCSes that respond, all in parallel: the job's first, then other named ones, then those of this user's raylets."""
+    """Query the responding GCSes in parallel: the job's, then other named ones, then this user's raylets'."""
     taken = addresses.taken
     foreign = {ray.address for ray in addresses.running if not ray.mine}
     places = [
@@ -161,7 +167,10 @@ def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
 
 
 def read_cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
-    """Query without a token first, and with one only if the cluster requires it: this shows whether it does."""
+    """Query without a token first, and with one only if the cluster requires it.
+
+    This shows whether it does.
+    """
     reported = _query(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
     requires_token = any(word in str(reported.get("refused", "")) for word in _NOT_LET_IN)
     if requires_token and token.is_set:
@@ -204,7 +213,10 @@ def _restored(address: str, reported: Mapping[str, Any]) -> RayCluster:
 
 
 def _table(kind: type[Any], entries: list[dict[str, Any]] | None) -> tuple[Any, ...]:
-    """Convert the entries to facts, sorted by identity, as a GCS uses any order. The child names the fields; lists become tuples."""
+    """Convert the entries to facts, sorted by identity, as a GCS uses any order.
+
+    The child names the fields; lists become tuples.
+    """
     names = [field.name for field in fields(kind)]
     return tuple(
         kind(

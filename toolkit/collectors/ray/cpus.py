@@ -1,8 +1,9 @@
 """How many CPUs the installed Ray would hand out on this node by default.
 
-Ray counts CPUs in `get_num_cpus` of ray/_private/utils.py: those of the machine, or the values in a few control group
-files that the function names. It considers neither the affinity, which Slurm sets for a job, nor the groups below the
-mounted one (ray-project/ray#34846, #50474). So the files are read here as that Ray would read them.
+Ray counts CPUs in `get_num_cpus` of ray/_private/utils.py: those of the machine, or the values in a few
+control group files that the function names. It considers neither the affinity, which Slurm sets for a job,
+nor the groups below the mounted one (ray-project/ray#34846, #50474). So the files are read here as that Ray
+would read them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _OTHER_WAYS = frozenset({"sched_getaffinity", "process_cpu_count", "cpu_affinity
 
 @dataclass(frozen=True)
 class RayCpus:
-    """The CPUs that Ray would count here, and which `version` of Ray. `read_from` is the file, or the variable, that sets the number."""
+    """The CPUs that Ray would count here, and which `version` of Ray.
+
+    `read_from` is the file, or the variable, that sets the number.
+    """
 
     counted: int
     read_from: str
@@ -100,7 +104,10 @@ def files_read(path: Path) -> CpuFiles | Unknown:
 
 
 def _cpu_limits(machine: Machine, files: Mapping[str, str]) -> Iterator[tuple[float, str]]:
-    """Yield the numbers that Ray takes from these files, each with its file: a quota of version 1 or else of 2, and a set."""
+    """Yield the numbers that Ray takes from these files, each with its file.
+
+    They are a quota of version 1 or else of 2, and a set.
+    """
     texts = {name: (machine.read(path) or "").strip() for name, path in files.items()}
     quota, period = texts.get(_QUOTA, ""), texts.get(_PERIOD, "")
     if quota and period:

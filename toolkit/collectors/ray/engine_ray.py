@@ -1,8 +1,8 @@
 """How the engine process of verl's async rollout reaches the Ray that holds its workers.
 
-verl 0.4 and 0.5 start vLLM's engine as a child of a Ray actor, and the child calls `ray.init` and looks up named
-actors. Which Ray it joins depends on verl's source, on vLLM, which puts the actor's own address into RAY_ADDRESS in
-some cases (vllm-project/vllm#15324), and on the actor's environment.
+verl 0.4 and 0.5 start vLLM's engine as a child of a Ray actor, and the child calls `ray.init` and looks up
+named actors. Which Ray it joins depends on verl's source, on vLLM, which puts the actor's own address into
+RAY_ADDRESS in some cases (vllm-project/vllm#15324), and on the actor's environment.
 """
 
 from __future__ import annotations
@@ -50,14 +50,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class EngineRay:
-    """The function in verl's `path` that calls `ray.init` in `line`, in the engine process, and looks up `prefix`... actors.
+    """The function in verl's `path` that calls `ray.init` in `line`, in the engine process.
 
-    `address` and `namespace` are the source text of its arguments to `ray.init`, "" for none. `chosen_by` must hold for
-    this engine process to be used at all; `unclear` is a condition for it that could not be read. `address_given`: verl
-    puts the address of the parent's own Ray into RAY_ADDRESS. `also` are the lines in which the function counts the
-    actors found, and in which the parent gives it the name of its workers. vLLM does so in `vllm` unless one of
-    `vllm_unless` holds before, or a condition of `vllm_after`; `vllm` is "" if it never does, and `vllm_unknown` is why
-    it could not be read.
+    It also looks up actors whose names begin with `prefix`.
+
+    `address` and `namespace` are the source text of its arguments to `ray.init`, "" for none. `chosen_by`
+    must hold for this engine process to be used at all; `unclear` is a condition for it that could not be
+    read. `address_given`: verl puts the address of the parent's own Ray into RAY_ADDRESS. `also` are the
+    lines in which the function counts the actors found, and in which the parent gives it the name of its
+    workers. vLLM does so in `vllm` unless one of `vllm_unless` holds before, or a condition of `vllm_after`;
+    `vllm` is "" if it never does, and `vllm_unknown` is why it could not be read.
     """
 
     path: str
@@ -148,7 +150,7 @@ def _conditions(tree: ast.Module, lookup: EngineLookup) -> Iterator[ast.expr]:
 
 
 def _executors(tree: ast.Module, lookup: EngineLookup) -> Iterator[str]:
-    """Yield the classes whose engine process runs the function: those around it, or executors that call it."""
+    """Yield the classes whose engine process runs the function: those around it, or executors calling it."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             calls = (dotted(part.func) for part in walk(node) if isinstance(part, ast.Call))
@@ -202,7 +204,10 @@ def _variable(node: ast.expr, names: Mapping[str, tuple[str, str]]) -> tuple[str
 
 
 def _obstacles(tree: ast.Module, statement: ast.stmt) -> tuple[tuple[Choice, ...], tuple[str, ...]]:
-    """Return what keeps vLLM's function from reaching a statement: variables that make it return early, and earlier branches."""
+    """Return what keeps vLLM's function from reaching a statement.
+
+    These are variables that make it return early, and earlier branches.
+    """
     unless: list[Choice] = []
     after: list[str] = []
     for function in statements(tree):

@@ -21,12 +21,15 @@ _READ_BY_RAY = ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR")
 
 @dataclass(frozen=True)
 class EngineReach:
-    """`passed_by` is the file that passes the address of the workers' Ray to the engine process, "" if nothing does.
+    """How the engine process gets the address of the workers' Ray.
 
-    `unsure` is when that file does not, or why it is unknown whether a file does, "" if it is certain. `joins` is the
-    address that Ray uses if none is passed, "" if it starts a new Ray, and `given_by` what names it. `because` is
-    why nothing passes it. `job` is the address of the workers' cluster, "" if the job starts its own, and "auto" if a
-    cluster exists at an unknown address.
+    `passed_by` is the file that passes the address of the workers' Ray to the engine process, "" if nothing
+    does.
+
+    `unsure` is when that file does not, or why it is unknown whether a file does, "" if it is certain.
+    `joins` is the address that Ray uses if none is passed, "" if it starts a new Ray, and `given_by` what
+    names it. `because` is why nothing passes it. `job` is the address of the workers' cluster, "" if the job
+    starts its own, and "auto" if a cluster exists at an unknown address.
     """
 
     passed_by: str = ""
@@ -126,7 +129,7 @@ def _any_here(named: str, given_by: str, job: str, raylets: Raylets | Unknown) -
 
 
 def _writes_address(launch: Launch | Unknown, environment: EffectiveEnvironment) -> bool:
-    """Return whether the launch script starts Ray, which then writes the address file where Ray's workers look for it."""
+    """Return whether the launch script starts Ray, which writes the address file where its workers look."""
     starts = () if isinstance(launch, Unknown) else launch.ray_starts
     elsewhere = any(option(words, "--temp-dir") for words in starts)
     return environment.by_script and not elsewhere and environment.worker("RAY_ADDRESS").is_set is False
@@ -140,8 +143,10 @@ def _constant(text: str) -> str | None:
     return (
         node.value
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        else "" if isinstance(node, ast.Constant) and node.value is None else None
-    )  # fmt: skip
+        else ""
+        if isinstance(node, ast.Constant) and node.value is None
+        else None
+    )
 
 
 def _holds(choice: Choice, environment: EffectiveEnvironment) -> bool:

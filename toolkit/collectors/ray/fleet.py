@@ -39,8 +39,8 @@ def together(lists: Iterable[str]) -> ReportedValue:
 class Subject:
     """A subject on which nodes differ, the most frequent value first.
 
-    `kind` is what it is about ("package", "variable"...), `name` which one. `among` is which nodes were compared: ""
-    for all, otherwise the kind of node, for instance its GPUs.
+    `kind` is what it is about ("package", "variable"...), `name` which one. `among` is which nodes were
+    compared: "" for all, otherwise the kind of node, for instance its GPUs.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The arguments that the installed `ray.init()` takes, and the smallest object store it allows, read from Ray's sources."""
+"""The arguments of the installed `ray.init()`, and its smallest object store, read from Ray's sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC
 from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
 
 KEY = "ray_kwargs.ray_init"
-"""Where verl keeps the arguments of `ray.init()`, since 0.6. From `ray_init`, used before, it passed only `num_cpus`."""
+"""Where verl keeps the arguments of `ray.init()`, since 0.6.
+
+From `ray_init`, used before, it passed only `num_cpus`.
+"""
 
 _FOLDER = "runtime_env.working_dir"
 _SMALLEST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
@@ -23,10 +26,12 @@ _SMALLEST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
 
 @dataclass(frozen=True)
 class RayInitArguments:
-    """The names, including hidden ones, and where they were read, as "path:line". `smallest_store` is in bytes, 0 if unknown.
+    """The names, including hidden ones, and where they were read, as "path:line".
 
-    `missing_folder` is the `working_dir` of the job's runtime environment if it does not exist. `numbers` are the names that
-    are annotated as integers.
+    `smallest_store` is in bytes, 0 if unknown.
+
+    `missing_folder` is the `working_dir` of the job's runtime environment if it does not exist. `numbers` are
+    the names that are annotated as integers.
     """
 
     names: tuple[str, ...]
@@ -74,7 +79,10 @@ def _is_number(annotation: ast.expr | None) -> bool:
 
 
 def _missing_folder(configuration: Configuration, machine: Machine) -> str:
-    """Return the folder named for all nodes if it is missing here. A relative path depends on where the job starts."""
+    """Return the folder named for all nodes if it is missing here.
+
+    A relative path depends on where the job starts.
+    """
     named = configuration.get(f"{KEY}.{_FOLDER}")
     path = machine.expanded(named) if isinstance(named, str) and "://" not in named else ""
     return (

@@ -1,4 +1,7 @@
-"""How many nodes the job uses, and where its head is: from the launch files, the environment, and Ray if it runs here."""
+"""How many nodes the job uses, and where its head is.
+
+The sources are the launch files, the environment, and Ray if it runs here.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ _ADDRESS = "ray_kwargs.ray_init.address"
 _SLURM = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
 # "10.0.0.1:6379", "ray://head:10001", "http://[fd00::1]:8265", and a bare host or address.
 _ENDPOINT = re.compile(
-    r"(?:(?P<scheme>\w+)://)?(?:\[(?P<six>[\da-fA-F:.]+)\]|(?P<host>[\w.-]+)|(?P<bare>[\da-fA-F:]+))(?::(?P<port>\d+))?/?"
+    r"(?:(?P<scheme>\w+)://)?(?:\[(?P<six>[\da-fA-F:.]+)\]|(?P<host>[\w.-]+)|(?P<bare>[\da-fA-F:]+))(?::"
+    r"(?P<port>\d+))?/?"
 )
 _NO_HOST = frozenset({"auto", "local"})
 _RESOLVING = 3.0  # seconds for all names together
@@ -33,10 +37,10 @@ _RESOLVING = 3.0  # seconds for all names together
 class Head:
     """The machine at which the job's nodes meet, and what names it.
 
-    `address` is "" if the address of `host` is unknown, `port` 0 if none is named. `source` is the address of this
-    machine from which it is reached and `interface` the interface that has it; both "" without a route. `mine`: it is
-    this machine. `raylet` is the number of the process that names it, 0 where a setting does: a job may have nothing to
-    do with a raylet.
+    `address` is "" if the address of `host` is unknown, `port` 0 if none is named. `source` is the address of
+    this machine from which it is reached and `interface` the interface that has it; both "" without a route.
+    `mine`: it is this machine. `raylet` is the number of the process that names it, 0 where a setting does: a
+    job may have nothing to do with a raylet.
     """
 
     host: str
@@ -63,8 +67,8 @@ class RayHere:
 class JobNodes:
     """`nodes` is how many nodes the job requests, None if not specified; `given_by` is what specifies it.
 
-    `interface` leads to the other nodes: towards the head, or where the head itself listens, or else the default
-    route's; "" if unknown. `rays` run here already.
+    `interface` leads to the other nodes: towards the head, or where the head itself listens, or else the
+    default route's; "" if unknown. `rays` run here already.
     """
 
     nodes: int | None = None
@@ -108,7 +112,10 @@ def job_nodes(
 
 
 def endpoint(text: str) -> tuple[str, int] | None:
-    """Parse host and port of an address such as "ray://head:10001"; port 0 if none is named. None if it names no host."""
+    """Parse host and port of an address such as "ray://head:10001"; port 0 if none is named.
+
+    None if it names no host.
+    """
     if is_address(text):
         return text, 0
     match = _ENDPOINT.fullmatch(text.strip())
@@ -131,7 +138,9 @@ def option(words: Sequence[Word], name: str) -> Word | None:
 def _nodes(
     variables: Variables, values: LaunchValues, launch: Launch | Unknown, processes: JobProcesses | Unknown
 ) -> tuple[int | None, str]:
-    """Return the largest number of nodes in the configuration; if unknown, what Slurm allocated or is requested to.
+    """Return the largest number of nodes in the configuration.
+
+    If it is unknown, return what Slurm allocated or is requested to allocate.
 
     A trainer without Ray runs on as many as its launcher starts, and does not read the settings.
     """
@@ -179,7 +188,7 @@ def _in_shell(variables: Variables) -> Iterator[Head]:
 
 
 def _in_this_network(raylets: Raylets | Unknown, machine: Machine) -> list[Raylet]:
-    """Return the raylets in the same network namespace: another container on this machine has other interfaces."""
+    """Return raylets in the same network namespace: another container here has other interfaces."""
 
     def namespace(process: str) -> Path | None:
         try:

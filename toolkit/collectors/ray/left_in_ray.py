@@ -1,7 +1,8 @@
 """Judges which actors and placement groups finished jobs left in a Ray cluster, from what its GCS reports.
 
-The GCS does not record which processes hold a handle of a detached actor, or look it up by its name. So nothing counts
-as left over while any driver is connected, or while anything runs that is meant to run without one: either may need it.
+The GCS does not record which processes hold a handle of a detached actor, or look it up by its name. So
+nothing counts as left over while any driver is connected, or while anything runs that is meant to run without
+one: either may need it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _OVER = ("DEAD", "REMOVED")
 
 @dataclass(frozen=True)
 class LeftInRay:
-    """One actor or group: what shows that it is unused, or why it is `kept`. `age` is the seconds since its job ended."""
+    """One actor or group: what shows that it is unused, or why it is `kept`.
+
+    `age` is the seconds since its job ended.
+    """
 
     subject: RayActor | RayGroup
     proof: tuple[str, ...] = ()
@@ -30,7 +34,10 @@ class LeftInRay:
 
 
 def left_in(cluster: RayCluster, now: float, *, mine: bool) -> Iterator[LeftInRay]:
-    """Yield all that finished jobs left in a cluster. `mine`: this user started it; `now` is in seconds since the epoch."""
+    """Yield all that finished jobs left in a cluster.
+
+    `mine`: this user started it; `now` is in seconds since the epoch.
+    """
     everything = _in_doubt(cluster, now, mine=mine)
     left: set[str] = set()
     for actor in cluster.actors:
@@ -75,7 +82,10 @@ def _in_doubt(cluster: RayCluster, now: float, *, mine: bool) -> str:
         return "not everything in this Ray could be read"
     drivers = [job for job in cluster.jobs if not job.finished and not job.namespace.startswith(_INTERNAL)]
     if drivers:
-        return f"a driver is connected that may use it (job {drivers[0].job}, process {drivers[0].pid} on {drivers[0].address})"
+        return (
+            f"a driver is connected that may use it (job {drivers[0].job}, process {drivers[0].pid} on "
+            f"{drivers[0].address})"
+        )
     services = [actor for actor in cluster.actors if actor.state not in _OVER and _works_alone(actor)]
     if services:
         return f"{services[0].name or services[0].class_name} runs without a driver and may use it"

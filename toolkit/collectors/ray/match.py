@@ -1,6 +1,7 @@
 """How strictly the installed Ray compares Python versions when a job joins a cluster.
 
-ray/_private/utils.py: check_version_info. The whole version must be the same; in later releases a variable can relax this.
+ray/_private/utils.py: check_version_info. The whole version must be the same; in later releases a variable
+can relax this.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _FILE = "_private/utils.py"
 
 @dataclass(frozen=True)
 class RayMatch:
-    """`variable`: this Ray reads the variable `LEVEL`. `level` is its value for the job, "patch" where it is not set or not read."""
+    """`variable`: this Ray reads the variable `LEVEL`.
+
+    `level` is its value for the job, "patch" where it is not set or not read.
+    """
 
     variable: bool
     level: str = "patch"

@@ -1,4 +1,7 @@
-"""What Ray would pack of the job's `working_dir` and send to the cluster, counted with the installed Ray's own functions."""
+"""What Ray would pack of the job's `working_dir` and send to the cluster.
+
+It is counted with the installed Ray's own functions.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ _SMALL = 1 << 20  # bytes; smaller parts are not reported
 
 @dataclass(frozen=True)
 class PackagePart:
-    """A part of the package without programs: a file, a folder without any (`name` ends in "/"), or an environment."""
+    """A part of the package without programs.
+
+    It is a file, a folder without any (`name` ends in "/"), or an environment.
+    """
 
     name: str
     size: int
@@ -40,10 +46,10 @@ class PackagePart:
 class RayPackage:
     """What would be sent. `size` is the archive's in bytes, `files` their number.
 
-    `limit` is what the installed Ray accepts, for a job that is `submitted` through the dashboard or not. `parts` are
-    the large ones, the largest first; none is within another. `whole` is False if time ran out before all was counted.
-    `failed` is the error of Ray's own packing. `listed_in` is the file that lists what to exclude, as `excludes` has it
-    now, "" if there is none. `path` and `line` name the folder.
+    `limit` is what the installed Ray accepts, for a job that is `submitted` through the dashboard or not.
+    `parts` are the large ones, the largest first; none is within another. `whole` is False if time ran out
+    before all was counted. `failed` is the error of Ray's own packing. `listed_in` is the file that lists
+    what to exclude, as `excludes` has it now, "" if there is none. `path` and `line` name the folder.
     """
 
     folder: str
@@ -127,8 +133,8 @@ def parts_of(
 ) -> Iterator[PackagePart]:
     """Yield the large parts, the largest first.
 
-    `folders` have a name, a size, and the number of programs in them. A part is the topmost folder without any, or a
-    virtual environment; elsewhere it is a single file.
+    `folders` have a name, a size, and the number of programs in them. A part is the topmost folder without
+    any, or a virtual environment; elsewhere it is a single file.
     """
     sizes = {}
     data = set()

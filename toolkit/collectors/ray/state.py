@@ -1,4 +1,4 @@
-"""The contents of a Ray cluster, as its control store (GCS) reports them: nodes, jobs, actors, placement groups."""
+"""A Ray cluster's contents, as its control store (GCS) reports: nodes, jobs, actors, placement groups."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class RayNode:
-    """One node. `resources` are its totals by name, `free` the unused part; a dead node keeps its last totals.
+    """One node.
 
-    `started` and `ended` are in seconds since the epoch, 0 if not yet. `end` is the GCS's term for how a dead node
-    ended: EXPECTED_TERMINATION, UNEXPECTED_TERMINATION, AUTOSCALER_DRAIN_IDLE..., and `died` is Ray's message.
+    `resources` are its totals by name, `free` the unused part; a dead node keeps its last totals.
+
+    `started` and `ended` are in seconds since the epoch, 0 if not yet. `end` is the GCS's term for how a dead
+    node ended: EXPECTED_TERMINATION, UNEXPECTED_TERMINATION, AUTOSCALER_DRAIN_IDLE..., and `died` is Ray's
+    message.
     """
 
     node: str
@@ -31,7 +34,8 @@ class RayNode:
 class RayJob:
     """One driver that is or was connected. Times are in seconds since the epoch, 0 if it has not ended.
 
-    `address` is the node on which the driver ran, `pid` its process there, and `worker` Ray's ID for that process.
+    `address` is the node on which the driver ran, `pid` its process there, and `worker` Ray's ID for that
+    process.
     """
 
     job: str
@@ -47,18 +51,20 @@ class RayJob:
 
 @dataclass(frozen=True)
 class RayActor:
-    """One actor. `state` is the GCS's own term: DEPENDENCIES_UNREADY, PENDING_CREATION, ALIVE, RESTARTING or DEAD.
+    """One actor.
 
-    `job` created it; `node` and `pid` are where it runs, empty while it is pending. `detached` actors outlive their
-    job. `started` and `ended` are in seconds since the epoch, 0 if not yet. `needs` are the resources that it requests,
-    `group` its placement group. `died` is Ray's message on why it ended, `end` its term: WORKER_DIED, NODE_DIED,
-    OWNER_DIED, RAY_KILL, OUT_OF_SCOPE (no references left), REF_DELETED, OUT_OF_MEMORY or INIT_FAILED; "" if Ray gives
-    none.
+    `state` is the GCS's own term: DEPENDENCIES_UNREADY, PENDING_CREATION, ALIVE, RESTARTING or DEAD.
 
-    `worker` is Ray's ID for its process, `owner` the ID of the process that created it: when the owner ends, Ray ends
-    the actor unless it is detached. `gpus` are the numbers of its GPUs on its node, as Ray counts them. `variables` are
-    RANK, WORLD_SIZE and WG_PREFIX if its `runtime_env` sets them, and `roles` those that share the process of verl's
-    `WorkerDict`.
+    `job` created it; `node` and `pid` are where it runs, empty while it is pending. `detached` actors outlive
+    their job. `started` and `ended` are in seconds since the epoch, 0 if not yet. `needs` are the resources
+    that it requests, `group` its placement group. `died` is Ray's message on why it ended, `end` its term:
+    WORKER_DIED, NODE_DIED, OWNER_DIED, RAY_KILL, OUT_OF_SCOPE (no references left), REF_DELETED,
+    OUT_OF_MEMORY or INIT_FAILED; "" if Ray gives none.
+
+    `worker` is Ray's ID for its process, `owner` the ID of the process that created it: when the owner ends,
+    Ray ends the actor unless it is detached. `gpus` are the numbers of its GPUs on its node, as Ray counts
+    them. `variables` are RANK, WORLD_SIZE and WG_PREFIX if its `runtime_env` sets them, and `roles` those
+    that share the process of verl's `WorkerDict`.
     """
 
     actor: str
@@ -86,12 +92,14 @@ class RayActor:
 
 @dataclass(frozen=True)
 class RayGroup:
-    """One placement group. `state` is the GCS's own term: PENDING, PREPARED, CREATED, REMOVED or RESCHEDULING.
+    """One placement group.
 
-    `bundles` are the resources of each part, `nodes` where each is placed, "" if not placed yet, and `strategy` how
-    they are to be placed: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD. `job` requested it, and `actor` of that job, ""
-    if its driver did. `waits_for` is the GCS's term for its last attempt to place it: NO_RESOURCES if it waits for
-    others to end, INFEASIBLE if no living node could ever hold it.
+    `state` is the GCS's own term: PENDING, PREPARED, CREATED, REMOVED or RESCHEDULING.
+
+    `bundles` are the resources of each part, `nodes` where each is placed, "" if not placed yet, and
+    `strategy` how they are to be placed: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD. `job` requested it, and
+    `actor` of that job, "" if its driver did. `waits_for` is the GCS's term for its last attempt to place it:
+    NO_RESOURCES if it waits for others to end, INFEASIBLE if no living node could ever hold it.
     """
 
     group: str

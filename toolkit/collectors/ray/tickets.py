@@ -1,7 +1,9 @@
-"""How many CPUs verl requests from Ray with each GPU. CPUs are only a quota in Ray: if too few are left, it waits silently.
+"""How many CPUs verl requests from Ray with each GPU.
 
-verl reserves them with the GPU, `max_colocate_count` of `RayResourcePool` for each: in verl/trainer/ppo/ray_trainer.py
-up to 0.6, later in verl/single_controller/ray/base.py.
+CPUs are only a quota in Ray: if too few are left, it waits silently.
+
+verl reserves them with the GPU, `max_colocate_count` of `RayResourcePool` for each: in
+verl/trainer/ppo/ray_trainer.py up to 0.6, later in verl/single_controller/ray/base.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ray's token authentication, as a job started from here would use it. The token itself is never read.
 
-Ray has it since 2.52 (https://docs.ray.io/en/latest/ray-security/token-auth.html). It reads the token from RAY_AUTH_TOKEN, from the
-file that RAY_AUTH_TOKEN_PATH names, or from ~/.ray/auth_token.
+Ray has it since 2.52 (https://docs.ray.io/en/latest/ray-security/token-auth.html). It reads the token from
+RAY_AUTH_TOKEN, from the file that RAY_AUTH_TOKEN_PATH names, or from ~/.ray/auth_token.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ _AUTOMATIC = "maybe_enable_token_auth_if_token_available"
 
 @dataclass(frozen=True)
 class RayToken:
-    """`mode` is RAY_AUTH_MODE of the job's driver, "" if not set. `path` is the readable file with the token, "" if there is none.
+    """`mode` is RAY_AUTH_MODE of the job's driver, "" if not set.
 
-    `in_variable`: RAY_AUTH_TOKEN is set. `known`: the installed Ray has such tokens. `by_itself`: without a `mode` it
-    uses a token that it finds when it starts a head or joins the cluster of this machine, but not with a given address.
+    `path` is the readable file with the token, "" if there is none.
+
+    `in_variable`: RAY_AUTH_TOKEN is set. `known`: the installed Ray has such tokens. `by_itself`: without a
+    `mode` it uses a token that it finds when it starts a head or joins the cluster of this machine, but not
+    with a given address.
     """
 
     mode: str = ""
@@ -45,7 +48,7 @@ class RayToken:
 def ray_token(
     trees: LibraryTrees, variables: Variables, launch: Launch | Unknown, machine: Machine
 ) -> RayToken | Unknown:
-    """Check which variables are set, whether the file exists, and whether the installed Ray supports tokens."""
+    """Check which variables are set, and whether the file exists and the installed Ray supports tokens."""
     tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
     if tree is None:
         return Absent("Ray is not installed in this environment")

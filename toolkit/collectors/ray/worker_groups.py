@@ -1,8 +1,11 @@
-"""The worker groups of verl in a Ray cluster, assembled from its actors: which rank is alive, dead, waiting or left behind.
+"""The worker groups of verl in a Ray cluster, assembled from its actors.
 
-verl names the actors of a `RayWorkerGroup` PREFIXCLASS_GROUP:NUMBER, with the index of the placement group and the
-index in it, and gives each WG_PREFIX, RANK and WORLD_SIZE (`_create_worker` in verl/single_controller/ray/base.py, the
-same from verl 0.1 to 0.9.1). PREFIX is random, or names the purpose of the group ("rollout_standalone_0").
+They show which rank is alive, dead, waiting or left behind.
+
+verl names the actors of a `RayWorkerGroup` PREFIXCLASS_GROUP:NUMBER, with the index of the placement group
+and the index in it, and gives each WG_PREFIX, RANK and WORLD_SIZE (`_create_worker` in
+verl/single_controller/ray/base.py, the same from verl 0.1 to 0.9.1). PREFIX is random, or names the purpose
+of the group ("rollout_standalone_0").
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
 State = Literal["alive", "starting", "waiting", "restarting", "left behind", "dead"]
 """The state of an actor.
 
-A "starting" actor has its resources and runs its constructor; a "waiting" one has no resources yet. An actor that is
-"left behind" runs, although the job that created it has ended.
+A "starting" actor has its resources and runs its constructor; a "waiting" one has no resources yet. An actor
+that is "left behind" runs, although the job that created it has ended.
 """
 
 REGISTER_CENTRE = "_register_center"
@@ -43,8 +46,8 @@ class Member:
 class WorkerGroup:
     """The actors that verl created together, by rank.
 
-    `class_name` omits the enclosing function, `roles` are those that share each process; empty if not reported.
-    `world_size` is the value given to the ranks, 0 if unknown.
+    `class_name` omits the enclosing function, `roles` are those that share each process; empty if not
+    reported. `world_size` is the value given to the ranks, 0 if unknown.
     """
 
     prefix: str
@@ -82,7 +85,7 @@ class WorkerGroup:
 
 
 def worker_groups(cluster: RayCluster) -> tuple[WorkerGroup, ...]:
-    """Return all groups of the cluster, including those of ended jobs that Ray remembers; the latest first."""
+    """Return all groups of the cluster, latest first, including those of ended jobs that Ray remembers."""
     found: dict[tuple[str, str, str, str], list[tuple[int, int, RayActor]]] = {}
     for actor in cluster.actors:
         if (place := _place(actor)) is not None:
@@ -123,7 +126,7 @@ def is_member(actor: RayActor) -> bool:
 
 
 def _place(actor: RayActor) -> tuple[str, int, int] | None:
-    """Return prefix, index of the placement group and index in it; None if it is no member of a worker group."""
+    """Return prefix, index of the placement group and index in it; None if in no worker group."""
     stem, mark, _ = actor.name.rpartition("_")
     ending = _ENDING.fullmatch(actor.name[len(stem) :]) if mark else None
     cls = short_class(actor)
@@ -171,10 +174,12 @@ def others(cluster: RayCluster) -> tuple[RayActor, ...]:
 
 
 def makers(cluster: RayCluster) -> Mapping[str, RayActor | RayJob]:
-    """Return the living actors and drivers that may have created, and so keep, an actor that is not detached, by Ray's ID of the process.
+    """Return the living actors and drivers that may have created an actor that is not detached.
 
-    An `owner` that is not among them may be a task: Ray ends what a task created with it. The GCS does not report other holders of a
-    handle.
+    Whoever created it keeps it. The keys are Ray's IDs of the processes.
+
+    An `owner` that is not among them may be a task: Ray ends what a task created with it. The GCS does not
+    report other holders of a handle.
     """
     found: dict[str, RayActor | RayJob] = {
         maker.worker: maker for maker in cluster.jobs if not maker.finished

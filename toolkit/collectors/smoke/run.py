@@ -1,7 +1,10 @@
-"""The results of `verl-doctor smoke`, rung by rung. Only that command provides them: it takes minutes, and starts Ray and vLLM.
+"""The results of `verl-doctor smoke`, rung by rung.
 
-As a fact, each kind of failure is a rule like any other: `rules` and `explain` list it, a user can ignore it with a
-reason, and it appears in reports with all other findings. Rules need not know how the rungs observed it.
+Only that command provides them: it takes minutes, and starts Ray and vLLM.
+
+As a fact, each kind of failure is a rule like any other: `rules` and `explain` list it, a user can ignore it
+with a reason, and it appears in reports with all other findings. Rules need not know how the rungs observed
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ class Step:
 
 @dataclass(frozen=True)
 class SmokeRung:
-    """One rung: how far it got, and in how many seconds. See `smoke.rung.Outcome`; `log` is a path, "" if none is kept."""
+    """One rung: how far it got, and in how many seconds.
+
+    See `smoke.rung.Outcome`; `log` is a path, "" if none is kept.
+    """
 
     number: int
     name: str
@@ -45,7 +51,10 @@ class SmokeRung:
 
 @dataclass(frozen=True)
 class SmokeRun:
-    """One run of the ladder. `chosen_by` is why it ran on this device; `model` is what was loaded, "" for verl-doctor's own tiny model."""
+    """One run of the ladder.
+
+    `chosen_by` is why it ran on this device; `model` is what was loaded, "" for verl-doctor's own tiny model.
+    """
 
     device: Device
     chosen_by: str

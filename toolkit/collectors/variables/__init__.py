@@ -5,7 +5,7 @@ Several facts hold variables. Which one to use depends on the question:
 | question | fact |
 |---|---|
 | what does this shell have? | `Variables` |
-| which lines of launch files set or remove a variable? | `Launch.settings`; including the shell: `checks.shared.variables.places` |
+| which lines of launch files set or remove it? | `Launch.settings`; with the shell: `places` of the checks |
 | what will each worker have, what decides it, is that certain? | `EffectiveEnvironment` |
 | which single value counts for the job? | `JobVariables`: the workers' if certain, else the driver's |
 | which value do gloo, NCCL or vLLM get, including NCCL's own files? | `NetworkVariables` |

@@ -14,8 +14,9 @@ def child_environ(
 ) -> dict[str, str]:
     """Return this shell's variables with the launch files' settings and removals applied.
 
-    With `rollout` it stands in for a process that has begun to start vLLM: verl's defaults for unset variables are
-    included. A variable that a launch file sets to an unknown value keeps its value in the shell.
+    With `rollout` it stands in for a process that has begun to start vLLM: verl's defaults for unset
+    variables are included. A variable that a launch file sets to an unknown value keeps its value in the
+    shell.
     """
     taken = set(variables.values) - set(job.values) - set(job.undetermined)
     kept = {name: value for name, value in machine.environ.items() if name not in taken}

@@ -16,8 +16,8 @@ NOT_DETERMINED = "it cannot be determined by reading"
 class Value:
     """The value of a variable in one process: `text`, or None if it is not set there.
 
-    `undetermined` is why the text is unknown, "" if `text` is certain: it is `WITHHELD`, or cannot be determined. With
-    `present` the variable is certainly set anyway.
+    `undetermined` is why the text is unknown, "" if `text` is certain: it is `WITHHELD`, or cannot be
+    determined. With `present` the variable is certainly set anyway.
     """
 
     text: str | None = None
@@ -60,12 +60,13 @@ class Assigned:
 class Effective:
     """One variable, as seen by the processes of the job.
 
-    `driver` is the process that the launch script starts. `raylets` are the values in the running raylets, one for each
-    of `EffectiveEnvironment.raylets`, and `workers` the values that the workers of each start with; both have one entry
-    if the job starts its own Ray or nothing is known of the raylets. `decided_by` is the source of the workers' value,
-    `path` and `line` where that is written; with "nobody" the workers do not see the variable, and the driver's value
-    is written there. `dropped` is the value that verl would have set if the driver had not set the variable itself.
-    `later` are the processes for which verl sets another value, when it creates them or while they run.
+    `driver` is the process that the launch script starts. `raylets` are the values in the running raylets,
+    one for each of `EffectiveEnvironment.raylets`, and `workers` the values that the workers of each start
+    with; both have one entry if the job starts its own Ray or nothing is known of the raylets. `decided_by`
+    is the source of the workers' value, `path` and `line` where that is written; with "nobody" the workers do
+    not see the variable, and the driver's value is written there. `dropped` is the value that verl would have
+    set if the driver had not set the variable itself. `later` are the processes for which verl sets another
+    value, when it creates them or while they run.
     """
 
     name: str
@@ -118,11 +119,12 @@ class Clash:
 class EffectiveEnvironment:
     """The variables that matter to the job, by name.
 
-    `raylets` are those that the job would join here, empty if it starts its own Ray (`standing` is empty) or if they
-    cannot be read; `standing` then is the cluster that it joins. `verl` is the file that sets variables for the
-    workers. `unread` are sentences about what could not be followed. Without `uses_ray` the program starts no Ray, and
-    `workers` are its own processes. `by_script`: the launch script starts Ray itself, so that the workers inherit what
-    it sets before that. `clashes` are variables for which Ray rejects the job.
+    `raylets` are those that the job would join here, empty if it starts its own Ray (`standing` is empty) or
+    if they cannot be read; `standing` then is the cluster that it joins. `verl` is the file that sets
+    variables for the workers. `unread` are sentences about what could not be followed. Without `uses_ray` the
+    program starts no Ray, and `workers` are its own processes. `by_script`: the launch script starts Ray
+    itself, so that the workers inherit what it sets before that. `clashes` are variables for which Ray
+    rejects the job.
     """
 
     rows: tuple[Effective, ...] = ()

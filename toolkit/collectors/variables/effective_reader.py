@@ -47,7 +47,10 @@ _UNSET = object()
 
 @dataclass(frozen=True)
 class _Seen:
-    """The input of all rows: the variables of each process. `workers` has one entry for each of the `bases`."""
+    """The input of all rows: the variables of each process.
+
+    `workers` has one entry for each of the `bases`.
+    """
 
     driver: Table
     begun: Start

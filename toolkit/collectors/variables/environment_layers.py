@@ -1,4 +1,4 @@
-"""The layers of a worker's environment: the raylet's, then the `runtime_env`, then what the worker's creator sets."""
+"""Layers of a worker's environment: the raylet's, the `runtime_env`, then what the worker's creator sets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DEVICES = "Ray gives each the GPUs that it requested, of those that the raylet 
 
 @dataclass(frozen=True)
 class Held:
-    """The value of a name in a process: a text, `SOME_TEXT` or `UNCLEAR`; what set it, and where that is written.
+    """A name's value in a process (text, `SOME_TEXT` or `UNCLEAR`), what set it, and where it is written.
 
     `why` is the reason for messages if it is not a text; unless `sure`, the variable may also be unset.
     """
@@ -88,7 +88,7 @@ def given_to_job(parties: Parties) -> dict[str, Held]:
 
 
 def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> Table:
-    """Return the environment of a driver that the cluster starts: a raylet's, overlaid by the job's `runtime_env`."""
+    """Return a cluster-started driver's environment: a raylet's, overlaid by the job's `runtime_env`."""
     (first, *_), _ = bases(parties, shell, Start(Table(), address="auto"))
     driver = Table(first.environ)
     driver.open = bool(first.unknown)
@@ -98,7 +98,10 @@ def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> T
 
 
 def bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[Base], str]:
-    """Return the environments that workers inherit from, and the address of the cluster that the job joins; "" if it starts its own."""
+    """Return the environments that workers inherit from, and the address of the job's cluster.
+
+    The cluster is the one that the job joins; the address is "" if it starts its own.
+    """
     if parties.starts_ray and begun.uses_ray and not parties.ray_address:
         given = [setting for setting in parties.settings if setting.by_raylet]
         return [Base(overlaid(parties.machine.environ, given), "the raylet")], ""
@@ -161,8 +164,8 @@ def _giver(base: Base, name: str) -> Decider:
 def _as_ray_sets(given: Mapping[str, Held], base: Base) -> dict[str, Held]:
     """Return the variables of a `runtime_env` as Ray sets them in a process that inherits from `base`.
 
-    Ray sets them in order of their names, so that a value may refer to an earlier one: a `runtime_env` travels as JSON with sorted
-    keys (`serialize` in ray/runtime_env/runtime_env.py).
+    Ray sets them in order of their names, so that a value may refer to an earlier one: a `runtime_env`
+    travels as JSON with sorted keys (`serialize` in ray/runtime_env/runtime_env.py).
     """
     known: dict[str, Any] = dict(base.environ)
     unseen = UNCLEAR if base.unknown else ""

@@ -1,4 +1,7 @@
-"""Where source code sets variables in its own environment under a constant name. Cached, because the search is slow."""
+"""Where source code sets variables in its own environment under a constant name.
+
+Cached, because the search is slow.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ _ENVIRON = "os.environ"
 class Write:
     """One statement that sets a variable, or removes it (`removed`).
 
-    `value` is None if it is computed. `within` is the enclosing function, "Class.method", "" for none; `asked_first`:
-    that function also reads the variable and may leave it unchanged.
+    `value` is None if it is computed. `within` is the enclosing function, "Class.method", "" for none;
+    `asked_first`: that function also reads the variable and may leave it unchanged.
     """
 
     name: str

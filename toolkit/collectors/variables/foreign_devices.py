@@ -1,4 +1,7 @@
-"""How the verl that would be imported treats AMD's visible-device variables, which schedulers also set for NVIDIA GPUs."""
+"""How the verl that would be imported treats AMD's visible-device variables.
+
+Schedulers also set these variables for NVIDIA GPUs.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ _EXECUTOR = "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_b
 
 @dataclass(frozen=True)
 class Parties:
-    """The inputs from which a job is built. `ray_address` is the cluster's in --ray-address, "" without the option."""
+    """The inputs from which a job is built.
+
+    `ray_address` is the cluster's in --ray-address, "" without the option.
+    """
 
     machine: Machine
     launch: Launch | Unknown
@@ -61,7 +64,10 @@ class Parties:
 
 
 def job_of(parties: Parties, notes: list[str]) -> Job | None:
-    """Return the program and what decides its path. None without a program; missing inputs are added to the `notes`."""
+    """Return the program and what decides its path.
+
+    None without a program; missing inputs are added to the `notes`.
+    """
     if isinstance(parties.trees, Unknown):
         notes.append(f"what verl gives to the workers is not known: {parties.trees.reason}")
         return None
@@ -109,7 +115,10 @@ def _named(configuration: Configuration, key: str, default: str) -> str:
 
 
 def _capability(parties: Parties) -> Any:
-    """Return the capability that verl reads of the GPUs on the driver's node. Without GPUs here that is known only if Ray runs here."""
+    """Return the capability that verl reads of the GPUs on the driver's node.
+
+    Without GPUs here that is known only if Ray runs here.
+    """
     if isinstance(parties.gpus, Unknown):
         no_gpu_at_the_driver = isinstance(parties.gpus, Absent) and not isinstance(parties.raylets, Unknown)
         return (None, None) if no_gpu_at_the_driver else UNCLEAR

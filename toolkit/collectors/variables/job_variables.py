@@ -1,4 +1,4 @@
-"""The variables that the workers of the job will certainly have, and otherwise those that the job starts with."""
+"""The variables that the job's workers will certainly have, else those that the job starts with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from verl_doctor.toolkit.facts import Unknown, collector
 
 @dataclass(frozen=True)
 class JobVariables:
-    """`values` by name; `places` is where a launch file sets a variable ("run.sh", 3). `undetermined` are set to unknown values."""
+    """`values` by name; `places` is where a launch file sets a variable ("run.sh", 3).
+
+    `undetermined` are set to unknown values.
+    """
 
     values: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, tuple[str, int]] = field(default_factory=dict)

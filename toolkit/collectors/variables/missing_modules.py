@@ -1,4 +1,7 @@
-"""What the job imports by a name in its settings, or in the user's own files: modules in no folder of its path, and names that its verl lacks."""
+"""What the job imports by a name in its settings, or in the user's own files.
+
+It covers modules in no folder of the job's path, and names that its verl lacks.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +53,24 @@ _EDITABLE = "editable"
 _RUNTIME_ENV = "ray_kwargs.ray_init.runtime_env"
 # What may change where later imports look, or install what they need.
 _CHANGES_PATH = re.compile(
-    rb"^(?![ \t]*(?:import|from)\b).*(?:\bsys\.(?:path|modules|meta_path)\b|\baddsitedir\b|\bos\.system\b|\bpopen\b|\bsubprocess\.|\bexec\(|\bpip\.main\b)"
-    rb"|^[ \t]*from[ \t]+(?:sys|os|subprocess|site)[ \t]+import\b",
+    (
+        rb"^(?![ \t]*(?:import|from)\b).*(?:\bsys\.(?:path|modules|meta_path)\b|\baddsitedir\b"
+        rb"|\bos\.system\b|\bpopen\b|\bsubprocess\.|\bexec\(|\bpip\.main\b)|^[ \t]*from[ \t]+(?:sys|os"
+        rb"|subprocess|site)[ \t]+import\b"
+    ),
     re.MULTILINE,
 )
 
 
 @dataclass(frozen=True)
 class MissingModule:
-    """A module's first name, the setting that names it, and the file and line that import it: "" and 0 for the setting itself.
+    """A module's first name, the setting that names it, and the file and line that import it.
 
-    With `package`, `name` is the full name of a module, class or function that this installed package lacks, and `near` a similar
-    one that it has, or "". `folder` holds a file or package of that name, beside the file that imports or names it; "" for none.
+    File and line are "" and 0 for the setting itself.
+
+    With `package`, `name` is the full name of a module, class or function that this installed package lacks,
+    and `near` a similar one that it has, or "". `folder` holds a file or package of that name, beside the
+    file that imports or names it; "" for none.
     """
 
     name: str
@@ -90,7 +99,10 @@ def missing_modules(
     machine: Machine,
     trees: VerlTrees | Unknown,
 ) -> MissingModules | Unknown:
-    """Look for each module in the job's folder, on its PYTHONPATH, and in the environment, and for names of verl in its sources."""
+    """Look for each module where the job would find it, and for names of verl in its sources.
+
+    Modules are looked for in the job's folder, on its PYTHONPATH, and in the environment.
+    """
     if launch.is_elsewhere or changes_folder(launch):
         return Absent("the folder or the machine on which the job starts is not known")
     wanted = [module for module in _wanted(configuration, folder_of(launch, machine.cwd)) if module.name]
@@ -103,7 +115,12 @@ def missing_modules(
         return MissingModules()
     own = job.get("PYTHONPATH").split(os.pathsep)
     here = str(folder_of(launch, machine.cwd))
-    path = [here, *(os.path.join(here, entry) for entry in own if entry), *interpreter.sys_path, *interpreter.site_packages]  # noqa: PTH118  # fmt: skip
+    path = [
+        here,
+        *(os.path.join(here, entry) for entry in own if entry),  # noqa: PTH118 - as Python does it
+        *interpreter.sys_path,
+        *interpreter.site_packages,
+    ]
     if any("$" in entry for entry in own) or "PYTHONPATH" in job.undetermined:
         return Unknown("the job's PYTHONPATH is not known")
     runtime = configuration.get(_RUNTIME_ENV)
@@ -149,7 +166,10 @@ def _may_be_made(name: str, path: Sequence[str], launch: Launch) -> bool:
 
 
 def _last_sure_line(path: str, own: Sequence[str]) -> int:
-    """Return the line up to which a file's imports look where the job's path leads: it, or a module of the user's own, may change that path."""
+    """Return the line up to which a file's imports look where the job's path leads.
+
+    The file, or a module of the user's own, may change that path.
+    """
     source = read(Path(path)) if path else None
     if not isinstance(source, bytes):
         return sys.maxsize
@@ -183,7 +203,10 @@ def _missing(module: MissingModule, path: Sequence[str], verl: SourceTree | None
 
 
 def _lacking(name: str, tree: SourceTree) -> tuple[str, str]:
-    """Return the module, class or function of this name that a tree lacks, and a similar name that it has; "" twice if it may have it."""
+    """Return the module, class or function of this name that a tree lacks, and a similar name.
+
+    The similar name is one that the tree has. The result is "" twice if the tree may have the name.
+    """
     steps = name.split(".")
     module = steps[0]
     for step in steps[1:]:
@@ -250,7 +273,10 @@ def _goes_on(statement: ast.stmt) -> bool:
 
 
 def _imported(body: Sequence[ast.stmt]) -> Iterator[tuple[str, int]]:
-    """Yield the names imported whenever a file is, with their modules. Imports in a condition or a `try` may not be executed."""
+    """Yield the names imported whenever a file is, with their modules.
+
+    Imports in a condition or a `try` may not be executed.
+    """
     for node in body:
         match node:
             case ast.Import(names=aliases):

@@ -1,4 +1,4 @@
-"""Finds names of variables in files by their prefixes: in Python sources, and in compiled programs and libraries.
+"""Finds names of variables by their prefixes in Python sources, and in compiled programs and libraries.
 
 A compiled program holds each name that it reads as a whole string, unless it builds the name at run time.
 """
@@ -53,7 +53,9 @@ def _is_whole(word: re.Match[bytes]) -> bool:
 
 
 def in_compiled(path: Path, prefixes: Iterable[str], deadline: float) -> frozenset[str]:
-    """Return the words of a compiled file from a prefix on, wherever in a longer word it occurs. Empty if unreadable.
+    """Return the words of a compiled file from a prefix on, wherever in a longer word it occurs.
+
+    Empty if unreadable.
 
     Raises TimeoutError when `time.monotonic()` passes the deadline: a large file may be on a slow share.
     """
@@ -68,7 +70,10 @@ def in_compiled(path: Path, prefixes: Iterable[str], deadline: float) -> frozens
 
 
 def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
-    """Yield the content of a file in overlapping pieces, and whether another one follows. Nothing if it cannot be read."""
+    """Yield the content of a file in overlapping pieces, and whether another one follows.
+
+    Nothing if it cannot be read.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -29,8 +29,9 @@ _LEFT = re.compile(r"\$\{[A-Z0-9_]+\}")
 def address(requested: object, environ: Mapping[str, str], machine: Machine) -> str:
     """Return the address of the cluster that `ray.init(address=requested)` joins; "" if it starts its own.
 
-    `get_ray_address_from_environment` in ray/_private/services.py: RAY_ADDRESS goes first, then the requested address,
-    then the file that the last `ray start` on this machine left. "auto" is returned if only that is known.
+    `get_ray_address_from_environment` in ray/_private/services.py: RAY_ADDRESS goes first, then the requested
+    address, then the file that the last `ray start` on this machine left. "auto" is returned if only that is
+    known.
     """
     named = environ.get("RAY_ADDRESS") or (requested if isinstance(requested, str) else "")
     if named == "local":
@@ -41,7 +42,10 @@ def address(requested: object, environ: Mapping[str, str], machine: Machine) -> 
 
 
 def address_file(environ: Mapping[str, str]) -> str:
-    """Return the file in which the start of a head writes its address (ray/_common/utils.py: get_default_ray_temp_dir)."""
+    """Return the file in which the start of a head writes its address.
+
+    In Ray, this is ray/_common/utils.py: get_default_ray_temp_dir.
+    """
     temporary = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or "/tmp"  # noqa: S108 - Ray's own default
     return f"{temporary}/ray/{ADDRESS_FILE}"
 
@@ -57,7 +61,7 @@ def joined(at: str, raylets: tuple[Raylet, ...]) -> tuple[Raylet, ...]:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of a raylet's environment that its workers inherit: not the allocator that Ray preloads for the raylet alone.
+    """Return what workers inherit of a raylet's environment, not the allocator Ray preloads for it alone.
 
     Ray removes that itself (src/ray/raylet/main.cc); before Ray 2.45 the marker had another name.
     """
@@ -95,7 +99,7 @@ def for_workers(ray: Path, names: Collection[str]) -> Iterator[ProcessVariable]:
 
 
 def devices_of_workers(ray: Path, *, nvidia: bool) -> Iterator[tuple[str, str, Place]]:
-    """Yield the variables by which Ray gives each worker its accelerators, the switch that forbids it, and the place.
+    """Yield the variables that give Ray's workers accelerators, the switch that forbids it, and the place.
 
     Of the GPU vendors Ray uses the one whose GPUs it finds (`get_accelerator_manager_for_resource` in
     ray/_private/accelerators): with NVIDIA GPUs, the variables of the others stay as inherited.
@@ -110,6 +114,6 @@ def devices_of_workers(ray: Path, *, nvidia: bool) -> Iterator[tuple[str, str, P
 
 
 def may_override(ray: Path) -> bool:
-    """Return whether this Ray rejects a variable that both a job and its driver set, unless a switch allows it."""
+    """Return whether this Ray rejects a variable that job and driver both set, unless a switch allows it."""
     source = read(ray / "_private" / "worker.py")
     return isinstance(source, bytes) and b"RAY_OVERRIDE_JOB_RUNTIME_ENV" in source

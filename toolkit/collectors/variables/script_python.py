@@ -1,4 +1,4 @@
-"""The interpreter that the launch script names by its path, where that is another one than the one examined."""
+"""The interpreter that the launch script names by its path, where it is not the one examined."""
 
 from __future__ import annotations
 
@@ -20,14 +20,19 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target, is_program
 
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
-_CHANGE_NO_PATHS = frozenset({"env", "exec", "nohup", "time", "timeout", "nice", "numactl", "taskset", "setsid", "stdbuf"})  # fmt: skip
+_CHANGE_NO_PATHS = frozenset(
+    {"env", "exec", "nohup", "time", "timeout", "nice", "numactl", "taskset", "setsid", "stdbuf"}
+)
 """Programs that start another one in the file system in which they run themselves."""
 _SITES = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/*-packages")
 
 
 @dataclass(frozen=True)
 class ScriptPython:
-    """An interpreter as the script names it at `path` and `line`, and the package of the job that it lacks, "" for none."""
+    """An interpreter as the script names it at `path` and `line`, and a package that it lacks.
+
+    It is a package of the job, "" for none.
+    """
 
     python: str
     path: str

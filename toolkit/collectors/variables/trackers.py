@@ -1,7 +1,8 @@
-"""The experiment trackers of verl that need an account: whether they are installed, and whether a key for them exists.
+"""The experiment trackers of verl that need an account: whether they are installed, and a key exists.
 
-Keys are never stored in the fact: only whether a variable is set, and whether a file has a line for the server. Where
-they look: wandb/sdk/lib/wbauth (0.31), swanlab/sdk/internal/settings (0.10); verl/utils/tracking.py reads mode and key.
+Keys are never stored in the fact: only whether a variable is set, and whether a file has a line for the
+server. Where they look: wandb/sdk/lib/wbauth (0.31), swanlab/sdk/internal/settings (0.10);
+verl/utils/tracking.py reads mode and key.
 """
 
 from __future__ import annotations
@@ -43,15 +44,18 @@ _OFFLINE = re.compile(r"^\s*mode\s*=\s*(offline|dryrun|disabled)\s*$", re.MULTIL
 
 @dataclass(frozen=True)
 class Tracker:
-    """`key_from` names the variable or file that has a key, "" if none of `looked_at` has. `mode` is what is set, "" for the default.
+    """`key_from` names the variable or file that has a key, "" if none of `looked_at` has.
 
-    `modes` are those that the package accepts, and `modes_from` is where it lists them, as "path:line"; empty if that was not
-    found, or if the mode may be another one where the job runs.
+    `mode` is what is set, "" for the default.
 
-    `refuses` is where the package raises without a key and without a terminal, as "path:line". It is "" if that was not
-    found, or if the job may have a key that is not visible here: on another node, or set by a script. `to_fill_in` is the text that
-    a script exports in place of wandb's key, such as `<your_key>`: none of the package's releases accepts such signs in a key.
-    `barred` are the signs that it refuses in the name of a project, "" if that was not found, and `barred_from` where.
+    `modes` are those that the package accepts, and `modes_from` is where it lists them, as "path:line"; empty
+    if that was not found, or if the mode may be another one where the job runs.
+
+    `refuses` is where the package raises without a key and without a terminal, as "path:line". It is "" if
+    that was not found, or if the job may have a key that is not visible here: on another node, or set by a
+    script. `to_fill_in` is the text that a script exports in place of wandb's key, such as `<your_key>`: none
+    of the package's releases accepts such signs in a key. `barred` are the signs that it refuses in the name
+    of a project, "" if that was not found, and `barred_from` where.
     """
 
     name: str
@@ -115,7 +119,7 @@ def trackers(
 
 
 def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:
-    """Return whether the job starts its own Ray on this node, and none of its scripts may log in, or switch wandb off."""
+    """Return whether the job starts its own Ray on this node, and no script may log in or disable wandb."""
     if isinstance(launch, Unknown) or launch.is_elsewhere or launch.ray_starts or launch.unread:
         return False
     logs_in = any(_LOGS_IN.search(load_text(path) or "") for path, _ in launch.files)
@@ -130,7 +134,14 @@ def _as_wandb_decides(tracker: Tracker, path: Sequence[str], *, is_anonymous: bo
     signs, barred_from = next(_found_in(path, _MODES_IN, _BARRED), nothing)
     listed = _BARRED_SIGNS.search(signs)
     barred = str(ast.literal_eval(listed[0].decode("utf-8", "replace"))) if listed else ""
-    return replace(tracker, refuses=refuses, modes=names, modes_from=modes_from, barred=barred, barred_from=barred_from if barred else "")  # fmt: skip
+    return replace(
+        tracker,
+        refuses=refuses,
+        modes=names,
+        modes_from=modes_from,
+        barred=barred,
+        barred_from=barred_from if barred else "",
+    )
 
 
 def _found_in(

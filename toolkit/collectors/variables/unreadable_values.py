@@ -1,4 +1,7 @@
-"""Values of variables that Python, verl, vLLM or Ray cannot parse: a word in place of a number, or an invalid choice."""
+"""Values of variables that Python, verl, vLLM or Ray cannot parse.
+
+They are a word in place of a number, or an invalid choice.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,33 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 
 _USUAL = re.compile(r"[01]?")  # accepted by every conversion
-# Variables that only the engine for processors reads, its version's end, and those that its platform sets itself.
+# Variables that only the engine for processors reads, its version's end, and those that its platform sets
+# itself.
 _OF_CPUS, _CPU_BUILD = "VLLM_CPU_", "+cpu"
 _SET_BY_PLATFORM = re.compile(rb"^\s*os\.environ\[\"(VLLM_\w+)\"\] = ", re.MULTILINE)
 _TABLE = "environment_variables"
 _CONSTANTS = ("_private/ray_constants.py", "_common/constants.py", "_private/services.py")
-# Ray's C++ side reads RAY_<name of an entry of its table> and aborts if a number does not parse completely (src/ray/common/ray_config.h).
-# The types are compiled; these endings belong to numbers.
-_ENTRY = re.compile(r"RAY_[a-z]\w*_(?:ms|s|secs?|seconds|milliseconds|bytes|mb|size|threshold|interval|percentage|fraction|ratio|retries|attempts|count|limit|num|workers|port|connections)")  # fmt: skip
+# Ray's C++ side reads RAY_<name of an entry of its table> and aborts if a number does not parse completely
+# (src/ray/common/ray_config.h). The types are compiled; these endings belong to numbers.
+_ENTRY = re.compile(
+    r"RAY_[a-z]\w*_(?:ms|s|secs?|seconds|milliseconds|bytes|mb|size|threshold|interval|percentage"
+    r"|fraction|ratio|retries|attempts|count|limit|num|workers|port|connections)"
+)
 # Values with which the interpreter itself stops before it runs anything
 # (https://docs.python.org/3/using/cmdline.html#environment-variables).
 _OF_PYTHON: Mapping[str, tuple[re.Pattern[str], str]] = {
     "PYTHONHASHSEED": (re.compile(r"random|0*\d{1,10}"), 'PYTHONHASHSEED must be "random" or an integer'),
     "PYTHONUTF8": (re.compile("[01]"), "invalid PYTHONUTF8 environment variable value"),
-    "PYTHONMALLOC": (re.compile("default|debug|malloc(_debug)?|pymalloc(_debug)?|mimalloc(_debug)?"), "unknown PYTHONMALLOC allocator"),
+    "PYTHONMALLOC": (
+        re.compile("default|debug|malloc(_debug)?|pymalloc(_debug)?|mimalloc(_debug)?"),
+        "unknown PYTHONMALLOC allocator",
+    ),
     "PYTHONTRACEMALLOC": (re.compile(r"0*\d{1,5}"), "invalid number of frames"),
-    "PYTHONINTMAXSTRDIGITS": (re.compile(r"0*(?:0|6[4-9]\d|[7-9]\d\d|\d{4,9})"), "invalid value of PYTHONINTMAXSTRDIGITS"),
-}  # fmt: skip
+    "PYTHONINTMAXSTRDIGITS": (
+        re.compile(r"0*(?:0|6[4-9]\d|[7-9]\d\d|\d{4,9})"),
+        "invalid value of PYTHONINTMAXSTRDIGITS",
+    ),
+}
 _HOME = "PYTHONHOME"
 # torch sets this level when torch.distributed is imported (torch/csrc/distributed/c10d/debug.cpp).
 _DEBUG, _DEBUG_LEVELS = "TORCH_DISTRIBUTED_DEBUG", frozenset({"OFF", "INFO", "DETAIL"})
@@ -53,7 +66,10 @@ _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 @dataclass(frozen=True)
 class UnreadableValue:
-    """A variable, the program that reads it at `read_from`, and the error. `phase` is how far the job has then come."""
+    """A variable, the program that reads it at `read_from`, and the error.
+
+    `phase` is how far the job has then come.
+    """
 
     name: str
     program: str
@@ -102,7 +118,10 @@ def unreadable_values(
     if of_ray:
         found += _in_entries(of_ray)
         if not isinstance(interpreter, Unknown):
-            folder = next((Path(entry, "ray") for entry in interpreter.sys_path if os.path.isdir(Path(entry, "ray"))), None)  # fmt: skip
+            folder = next(
+                (Path(entry, "ray") for entry in interpreter.sys_path if os.path.isdir(Path(entry, "ray"))),
+                None,
+            )
             found += _in_ray(folder, of_ray) if folder else ()
     return UnreadableValues(tuple(found))
 

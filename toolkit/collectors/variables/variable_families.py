@@ -1,4 +1,7 @@
-"""Which packages may read a variable, judging by its prefix: where to search, and what must be installed to decide."""
+"""Which packages may read a variable, judging by its prefix.
+
+It states where to search, and what must be installed to decide.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from dataclasses import dataclass
 class Family:
     """Variables whose names have a common prefix.
 
-    `sources` are import names of packages whose Python sources may read them, the owner first. `compiled` are programs
-    and libraries that may, as patterns below a folder of packages. `owner` must be installed, or nothing can be
-    decided: an import name, a pattern of `compiled`, or "" if any program may read them. `built` are prefixes of names
-    that compiled code composes at run time, so that they are in no file.
+    `sources` are import names of packages whose Python sources may read them, the owner first. `compiled` are
+    programs and libraries that may, as patterns below a folder of packages. `owner` must be installed, or
+    nothing can be decided: an import name, a pattern of `compiled`, or "" if any program may read them.
+    `built` are prefixes of names that compiled code composes at run time, so that they are in no file.
     """
 
     prefix: str
@@ -47,7 +50,12 @@ FAMILIES = (
     Family("OMP_", ("verl", "vllm", "ray", "torch"), (*_OPENBLAS, *_OPENMP)),
     Family("OPENBLAS_", ("numpy",), _OPENBLAS),
     Family("PYTORCH_", ("torch", "vllm", "verl"), (*_TORCH, _TORCH_FOR_GPUS), _TORCH_FOR_GPUS),
-    Family("RAY_", ("ray", "vllm", "verl"), ("ray/_raylet*.so", "ray/core/src/ray/raylet/raylet", "ray/core/src/ray/gcs/gcs_server"), "ray"),
+    Family(
+        "RAY_",
+        ("ray", "vllm", "verl"),
+        ("ray/_raylet*.so", "ray/core/src/ray/raylet/raylet", "ray/core/src/ray/gcs/gcs_server"),
+        "ray",
+    ),
     Family("SGLANG_", ("sglang", "verl"), (), "sglang"),
     Family("TOKENIZERS_", ("transformers", "tokenizers"), ("tokenizers/*.so",)),
     Family("TORCH", ("torch", "vllm", "verl"), (*_TORCH, _TORCH_FOR_GPUS), _TORCH_FOR_GPUS),
@@ -55,7 +63,7 @@ FAMILIES = (
     Family("TRITON_", ("triton", "torch", "vllm", "verl"), ("triton/_C/libtriton.so",), "triton"),
     Family("VERL_", ("verl",), (), "verl"),
     Family("VLLM_", ("vllm", "verl"), ("vllm/*.so",), "vllm"),
-)  # fmt: skip
+)
 
 
 def family_of(name: str) -> Family | None:

@@ -1,4 +1,4 @@
-"""What reads the variables that are set: found in the sources and compiled files of the installed packages."""
+"""What reads the variables that are set, found in installed packages' sources and compiled files."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = ["Reading", "VariableRead", "VariableReaders", "variable_readers"]
 class Reading:
     """One variable, and what reads it: a package, or the launch file itself, which may use it in a command.
 
-    `owner` is the import name of the package or library that the variable belongs to. `setters` are places where
-    packages set it themselves. `declared` is its entry in vLLM's table of variables if no code uses that entry.
-    `unclear` is why there may be an undetected reader, "" if every file that could hold one was searched. `near` is a
-    similar name that is read, looked up if this one is not read.
+    `owner` is the import name of the package or library that the variable belongs to. `setters` are places
+    where packages set it themselves. `declared` is its entry in vLLM's table of variables if no code uses
+    that entry. `unclear` is why there may be an undetected reader, "" if every file that could hold one was
+    searched. `near` is a similar name that is read, looked up if this one is not read.
     """
 
     name: str
@@ -59,8 +59,8 @@ class Reading:
 class VariableReaders:
     """The variables of known families that the shell or a launch file sets.
 
-    `folders` are the packages that were searched, by import name. `vllm_warns`: this vLLM warns about unknown `VLLM_`
-    variables.
+    `folders` are the packages that were searched, by import name. `vllm_warns`: this vLLM warns about unknown
+    `VLLM_` variables.
     """
 
     variables: tuple[Reading, ...] = ()

@@ -1,4 +1,4 @@
-"""Searches packages for readers of given variables: Python sources first, then compiled files for the rest."""
+"""Searches packages for readers of given variables: Python sources, then compiled files for the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _BESIDE_THE_JOB = frozenset({"collect_env.py", "conftest.py", "test", "tests", "
 
 @dataclass(frozen=True)
 class VariableRead:
-    """One place that reads a variable: the package or the compiled file's name, and the line, 0 in a compiled file."""
+    """One place that reads a variable: the package or the compiled file's name, and the line.
+
+    The line is 0 in a compiled file.
+    """
 
     package: str
     path: str
@@ -41,13 +44,16 @@ class VariableRead:
 
 @dataclass(frozen=True)
 class Places:
-    """Where packages are: their folders by import name, and the folders of packages that are searched for compiled files."""
+    """Where packages are: their folders by import name, and the folders that contain packages.
+
+    The latter are searched for compiled files.
+    """
 
     folders: Mapping[str, Path]
     sites: tuple[Path, ...] = ()
 
     def compiled(self, family: Family) -> Iterator[tuple[str, Path]]:
-        """Yield the compiled files that may read variables of a family, in the order of the search, with their patterns."""
+        """Yield compiled files that may read variables of a family, in search order, with their patterns."""
         for pattern in family.compiled:
             package = pattern.partition("/")[0]
             sites = (self.folders[package].parent,) if package in self.folders else self.sites
@@ -57,7 +63,10 @@ class Places:
 
 @dataclass
 class Trace:
-    """The results for one variable: what reads and sets it, table entries about it, and why there may be more."""
+    """The results for one variable: readers, setters, table entries, and why there may be more.
+
+    Readers and setters are what reads and sets the variable; the entries are about it.
+    """
 
     readers: list[VariableRead] = field(default_factory=list)
     setters: list[VariableRead] = field(default_factory=list)
@@ -66,11 +75,13 @@ class Trace:
 
 
 class Search:
-    """One pass over the packages for the readers of some variables. Files are not opened once they are no longer needed.
+    """One pass over the packages for the readers of some variables.
 
-    `traces` has each of the variables. `words` are all words in sources with a family's prefix, by that prefix;
-    `compiled` those in compiled files, which read them. `vllm_warns`: this vLLM warns about unknown variables. Raises
-    TimeoutError if reading the compiled files takes too long.
+    Files are not opened once they are no longer needed.
+
+    `traces` has each of the variables. `words` are all words in sources with a family's prefix, by that
+    prefix; `compiled` those in compiled files, which read them. `vllm_warns`: this vLLM warns about unknown
+    variables. Raises TimeoutError if reading the compiled files takes too long.
     """
 
     def __init__(self, names: Iterable[str], places: Places, *, sources_only: bool = False) -> None:
@@ -115,7 +126,10 @@ class Search:
                 self._take_mentions(package, source, names)
 
     def _take_built(self, source: SourceNames, wanted: frozenset[str]) -> None:
-        """Record names that this source may compose. For a bare prefix the other half must occur there, too."""
+        """Record names that this source may compose.
+
+        For a bare prefix the other half must occur there, too.
+        """
         for begin, end in source.built:
             bare = not end and any(family.prefix == begin for family in FAMILIES)
             for name in wanted:
@@ -185,7 +199,7 @@ def alike(name: str, words: Iterable[str]) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the Python sources of a package, and the YAML files of verl, which may read a variable with `oc.env`."""
+    """Yield a package's Python sources, and verl's YAML files, which may read variables with `oc.env`."""
     for path in SourceTree(folder, folder.name).files():
         if _BESIDE_THE_JOB.isdisjoint(path.relative_to(folder).parts):
             yield path

@@ -1,7 +1,8 @@
-"""The variables that verl sets for the processes of a job, read from its sources: what it passes to `ray.init`, and to actors.
+"""Variables that verl sets for a job's processes, from its sources: passed to `ray.init` and to actors.
 
-Nothing here depends on a release of verl. Its own code is followed (`python.follow`), with the job's configuration and
-environment, from its main program to `ray.init`; then the functions that create workers and rollout servers.
+Nothing here depends on a release of verl. Its own code is followed (`python.follow`), with the job's
+configuration and environment, from its main program to `ray.init`; then the functions that create workers and
+rollout servers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _PLATFORMS = "plugin.platform"
 _ENV_VARS = "env_vars"
 _OF_THE_JOB = ("single_controller", "workers", "checkpoint_engine")
 _ENGINES = ("fsdp", "megatron", "mindspeed", "torchtitan", "veomni", "automodel")
-# Up to 0.5 a worker group was created in one long function; the name of the rollout has always had this suffix.
+# Up to 0.5 a worker group was created in one long function; the name of the rollout has always had this
+# suffix.
 _ROLLOUT_FOLDER = "_rollout"
 
 
@@ -37,8 +39,8 @@ _ROLLOUT_FOLDER = "_rollout"
 class Job:
     """What decides which of verl's code runs. `rollout` and `strategy` are "" if unknown.
 
-    `libraries` are the folders of other packages, whose constants verl reads. `capability` is the compute capability of
-    the GPUs, `UNCLEAR` if unknown.
+    `libraries` are the folders of other packages, whose constants verl reads. `capability` is the compute
+    capability of the GPUs, `UNCLEAR` if unknown.
     """
 
     tree: SourceTree
@@ -65,7 +67,8 @@ class ProcessVariable:
 class Start:
     """The arguments of `ray.init` once the driver has reached it with this environment.
 
-    `reached` is False if following the program did not reach `ray.init`; without `uses_ray` it does not even mention Ray.
+    `reached` is False if following the program did not reach `ray.init`; without `uses_ray` it does not even
+    mention Ray.
     """
 
     environ: Table
@@ -247,7 +250,7 @@ def _env_vars(runtime_env: Any, place: Place) -> Table:
 
 
 def _created_in(job: Job, name: str, environ: Table, to: str) -> Iterator[ProcessVariable]:
-    """Follow each function of a module that mentions `env_vars`, and yield what it sets for the actors it creates."""
+    """Follow a module's functions that mention `env_vars`, and yield what each sets for actors it creates."""
     found: list[ProcessVariable] = []
 
     def call(called: str, given: list[Any], words: Mapping[str, Any], place: Place) -> Any:

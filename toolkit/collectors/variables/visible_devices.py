@@ -26,10 +26,10 @@ _UUID = re.compile(r"((?:MIG-)?(?:GPU-)?[0-9a-f]{8})(?:-[0-9a-f]+){4}")
 class Choice:
     """One value of the variable and the GPUs that it leaves, by their numbers and in its order.
 
-    `stops_at` is the first entry that names no GPU of this machine; it and all later entries are ignored. `repeated` is
-    an entry that occurs twice, `cut` one of which CUDA parses only the leading number ("0 1"). `path` and `line` are
-    where a launch file sets it, `raylet` is the number of the raylet that has it; neither is given for the shell. UUIDs
-    are shortened.
+    `stops_at` is the first entry that names no GPU of this machine; it and all later entries are ignored.
+    `repeated` is an entry that occurs twice, `cut` one of which CUDA parses only the leading number ("0 1").
+    `path` and `line` are where a launch file sets it, `raylet` is the number of the raylet that has it;
+    neither is given for the shell. UUIDs are shortened.
     """
 
     value: str
@@ -48,7 +48,8 @@ class VisibleDevices:
 
     There is no `choice` if the variable is not set, or the launch files set it to an unknown value.
 
-    `raylets` are the choices of the raylets that run here: Ray shares those GPUs out among the workers that it starts.
+    `raylets` are the choices of the raylets that run here: Ray shares those GPUs out among the workers that
+    it starts.
     """
 
     devices: tuple[int, ...]
@@ -82,7 +83,10 @@ def visible_devices(
 
 
 def chosen(value: str, devices: Sequence[Device]) -> Choice:
-    """Return what CUDA makes of a value here. A process sees one part of a divided GPU, however many are named."""
+    """Return what CUDA makes of a value here.
+
+    A process sees one part of a divided GPU, however many are named.
+    """
     shown = _UUID.sub(r"\1", value)
     found: dict[str, int] = {}
     cut = None

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 class Backend:
     """One name of vLLM's enumeration.
 
-    `path` is the dotted name of its class, empty if there is none. `problem` is why that class is missing, empty if it
-    exists or that is unknown. `alias_of` is the earlier name with the same value: Python's `Enum` makes the two
-    identical. `platforms` are those of vLLM's platform modules that mention the name.
+    `path` is the dotted name of its class, empty if there is none. `problem` is why that class is missing,
+    empty if it exists or that is unknown. `alias_of` is the earlier name with the same value: Python's `Enum`
+    makes the two identical. `platforms` are those of vLLM's platform modules that mention the name.
 
-    The following is read only for requested names. `supports_head_size`, `is_mla` and `is_sparse` are what the class's
-    own methods return for the model, `supports_device` what they return for the GPU; None if unknown. `head_sizes` is
-    its list, if it has one. `lacks` are packages that its module imports and that are not installed with vLLM.
+    The following is read only for requested names. `supports_head_size`, `is_mla` and `is_sparse` are what
+    the class's own methods return for the model, `supports_device` what they return for the GPU; None if
+    unknown. `head_sizes` is its list, if it has one. `lacks` are packages that its module imports and that
+    are not installed with vLLM.
     """
 
     name: str
@@ -35,12 +36,13 @@ class Backend:
 class AttentionBackends:
     """The attention backends, according to vLLM's sources.
 
-    `registry`: the enumeration holds class paths (0.11.1 and later); before, each platform decides by name. `platform`
-    is the one that this installation is built for, empty if unknown. `variable_is_read`: VLLM_ATTENTION_BACKEND has an
-    effect at all; `variable_is_checked`: an unknown value raises. `variable_sets_option`: it is copied over the option,
-    so that both together raise. `old_engine_unless` are the values that keep the V1 engine, if vLLM still has both
-    engines. `options` are the existing engine arguments. `automatic` is a value for "no choice", if there is one.
-    `head_size` is the model's, 0 if unknown; `capability` the GPUs' ("9.0"), empty if unknown.
+    `registry`: the enumeration holds class paths (0.11.1 and later); before, each platform decides by name.
+    `platform` is the one that this installation is built for, empty if unknown. `variable_is_read`:
+    VLLM_ATTENTION_BACKEND has an effect at all; `variable_is_checked`: an unknown value raises.
+    `variable_sets_option`: it is copied over the option, so that both together raise. `old_engine_unless` are
+    the values that keep the V1 engine, if vLLM still has both engines. `options` are the existing engine
+    arguments. `automatic` is a value for "no choice", if there is one. `head_size` is the model's, 0 if
+    unknown; `capability` the GPUs' ("9.0"), empty if unknown.
     """
 
     version: str

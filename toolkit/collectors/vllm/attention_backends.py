@@ -1,4 +1,4 @@
-"""Reads vLLM's attention backends: the enumeration, the platforms' use of it, and the methods of single classes."""
+"""Reads vLLM's attention backends: the enumeration, the platforms' use of it, and methods of classes."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def read_backends(
 ) -> AttentionBackends | Unknown:
     """Read everything about attention backends in a vLLM tree. Classes are read for these names only.
 
-    `capability` is the compute capability of the GPUs, such as "9.0". `path` is where Python would search for the packages that they
-    import; without it none counts as missing.
+    `capability` is the compute capability of the GPUs, such as "9.0". `path` is where Python would search for
+    the packages that they import; without it none counts as missing.
     """
     return _Reading(tree, path, capability).backends(frozenset(names), platform, model)
 
@@ -208,7 +208,10 @@ class _Reading:
         return f"{module} has no {name}" if missing else ""
 
     def _mentioned(self, platform: str, *, registry: bool) -> frozenset[str]:
-        """Return the names that a platform's module mentions; before the registry only those that its selection recognises."""
+        """Return the names that a platform's module mentions.
+
+        Before the registry, return only those that its selection recognises.
+        """
         tree = self._module(f"platforms.{platform}")
         if not isinstance(tree, ast.Module):
             return frozenset()
@@ -222,7 +225,10 @@ class _Reading:
         )
 
     def _path_by_platform(self, name: str, platform: str) -> str:
-        """Return the class that a platform returns where it compares the choice with this name, the V1 engine's if there are two."""
+        """Return the class that a platform returns where it compares the choice with this name.
+
+        If there are two, it is the V1 engine's.
+        """
         tree = self._module(f"platforms.{platform}")
         functions = _functions(tree, _CHOOSES) if isinstance(tree, ast.Module) else iter(())
         found: list[str] = []
@@ -240,7 +246,7 @@ class _Reading:
         return next((path for path in found if ".v1." in path), found[0] if found else "")
 
     def _variable_is_checked(self) -> bool:
-        """Return whether an unknown value raises: when it is read, or when it is looked up in the enumeration."""
+        """Return whether an unknown value raises: when read, or when looked up in the enumeration."""
         envs = self._module("envs")
         for node in walk(envs) if isinstance(envs, ast.Module) else ():
             if isinstance(node, ast.Call) and dotted(node.func) == "env_with_choices":
@@ -309,7 +315,10 @@ class _Reading:
 
 
 def _members(enumeration: ast.ClassDef) -> Iterator[Backend]:
-    """Yield the names of an enumeration, in order. A value that is not text (`auto()`, `None`) is no class path."""
+    """Yield the names of an enumeration, in order.
+
+    A value that is not text (`auto()`, `None`) is no class path.
+    """
     first: dict[str, str] = {}
     for node in enumeration.body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
@@ -326,7 +335,10 @@ def _members(enumeration: ast.ClassDef) -> Iterator[Backend]:
 
 
 def _where(backend: Backend, platforms: tuple[str, ...], *, registry: bool) -> tuple[str, ...]:
-    """Assign a registered class that no platform mentions to the platform in its prefix, or to those that query the class."""
+    """Assign a registered class that no platform mentions to one or more platforms.
+
+    It goes to the platform in its prefix, or to those that query the class.
+    """
     named = tuple(name for name in _PLATFORMS if backend.name.startswith(f"{name.upper()}_"))
     return platforms or named or (_BY_CLASS if registry else ())
 

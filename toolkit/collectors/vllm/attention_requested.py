@@ -27,8 +27,8 @@ _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm."
 class RequestedBackend:
     """One place that names a backend.
 
-    `by` is the variable or the engine argument, `written` the user's spelling, `name` the backend. `path` is empty for
-    a variable of the shell that verl-doctor runs in.
+    `by` is the variable or the engine argument, `written` the user's spelling, `name` the backend. `path` is
+    empty for a variable of the shell that verl-doctor runs in.
     """
 
     by: str

@@ -1,4 +1,4 @@
-"""The names that this vLLM accepts for its engine: fields of its argument classes, options of its command line, parameters of LLM."""
+"""Names this vLLM accepts for its engine: argument class fields, command-line options, LLM parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _ROLLOUT = "workers/rollout/vllm_rollout"
 
 @dataclass(frozen=True)
 class EngineArguments:
-    """`names` are accepted by this vLLM, `by_verl` are further names that verl's own rollout takes out of `engine_kwargs`."""
+    """The arguments that this vLLM accepts (`names`), and further ones of verl's own (`by_verl`).
+
+    The latter are names that verl's own rollout takes out of `engine_kwargs`.
+    """
 
     version: str
     names: tuple[str, ...]

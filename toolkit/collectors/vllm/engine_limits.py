@@ -14,7 +14,15 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.sources.python.source import dotted, parsed
 
-_FILES = ("config/cache.py", "config/scheduler.py", "config/model.py", "config/parallel.py", "config/load.py", "config/__init__.py", "config.py")  # fmt: skip
+_FILES = (
+    "config/cache.py",
+    "config/scheduler.py",
+    "config/model.py",
+    "config/parallel.py",
+    "config/load.py",
+    "config/__init__.py",
+    "config.py",
+)
 _RENAMED = {
     ("SchedulerConfig", "policy"): "scheduling_policy",
     ("CacheConfig", "cache_dtype"): "kv_cache_dtype",
@@ -25,7 +33,9 @@ _BOUNDS = ("gt", "ge", "lt", "le")
 
 @dataclass(frozen=True)
 class EngineLimit:
-    """The bounds of a number (`bounds`: "gt", "ge", "lt", "le" by name), or the `choices` of a text, of one engine argument.
+    """The bounds of a number (`bounds`), or the `choices` of a text, of one engine argument.
+
+    The keys of `bounds` are "gt", "ge", "lt" and "le".
 
     `is_table`: it takes a dictionary alone.
     """
@@ -43,9 +53,18 @@ class EngineLimit:
         if isinstance(value, (int, float)) and self.is_table:
             return "a dictionary"
         if isinstance(value, (int, float)):
-            holds = {"gt": lambda n: value > n, "ge": lambda n: value >= n, "lt": lambda n: value < n, "le": lambda n: value <= n}  # fmt: skip
+            holds = {
+                "gt": lambda n: value > n,
+                "ge": lambda n: value >= n,
+                "lt": lambda n: value < n,
+                "le": lambda n: value <= n,
+            }
             broken = any(not holds[name](bound) for name, bound in self.bounds.items())
-            return " and ".join(f"{_SIGNS[name]} {bound:g}" for name, bound in self.bounds.items()) if broken else ""  # fmt: skip
+            return (
+                " and ".join(f"{_SIGNS[name]} {bound:g}" for name, bound in self.bounds.items())
+                if broken
+                else ""
+            )
         if isinstance(value, str) and self.choices and value not in self.choices:
             return f"one of {', '.join(self.choices)}"
         return ""
@@ -85,7 +104,11 @@ def _limits(path: Path) -> Iterator[EngineLimit]:
     tree = parsed(path)
     if tree is None:
         return
-    aliases = {part.targets[0].id: part.value for part in tree.body if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name)}  # fmt: skip
+    aliases = {
+        part.targets[0].id: part.value
+        for part in tree.body
+        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name)
+    }
     for node in tree.body:
         if not isinstance(node, ast.ClassDef) or node.name not in _CLASSES:
             continue

@@ -1,8 +1,9 @@
 """What a vLLM engine logs about its memory, and whether it sleeps.
 
 The lines are logged by `Worker.sleep`, `load_model`, `capture_model` and `ExecutorBase.wake_up` in
-vllm/v1/worker/gpu_worker.py, gpu_model_runner.py and vllm/v1/executor/abstract.py; their text is the same from vLLM
-0.8.5 to 0.33. vLLM counts in GiB, and `still in use` is what all processes together hold of the GPU.
+vllm/v1/worker/gpu_worker.py, gpu_model_runner.py and vllm/v1/executor/abstract.py; their text is the same
+from vLLM 0.8.5 to 0.33. vLLM counts in GiB, and `still in use` is what all processes together hold of the
+GPU.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dataclasses import dataclass
 class EngineLog:
     """The last values that one engine logged, in GiB; None if not logged.
 
-    `freed` is what its last sleep released, `in_use` what all processes then held of the GPU. `weights` and `cache` are
-    what it held while awake; `graphs` keep their memory while it sleeps.
+    `freed` is what its last sleep released, `in_use` what all processes then held of the GPU. `weights` and
+    `cache` are what it held while awake; `graphs` keep their memory while it sleeps.
     """
 
     asleep: bool = False
@@ -41,7 +42,10 @@ _WOKE = re.compile(r"It took \S+ seconds to wake up")
 
 
 def read_engine_log(lines: Iterable[str], pids: Collection[int]) -> EngineLog:
-    """Parse the log of the engine whose processes have these numbers. Lines without a process number count as its own."""
+    """Parse the log of the engine whose processes have these numbers.
+
+    Lines without a process number count as its own.
+    """
     weights = graphs = cache = freed = in_use = None
     asleep = False
     for line in _lines_of(lines, pids):

@@ -23,7 +23,10 @@ _PRIORITIES = "_get_backend_priorities"
 
 @dataclass(frozen=True)
 class FlashInferAttention:
-    """`first` is the backend that vLLM tries first for a model without latent attention; `read_from` is the file that shows it."""
+    """The backend that vLLM tries `first` for a model without latent attention.
+
+    `read_from` is the file that shows it.
+    """
 
     version: str
     first: str

@@ -1,4 +1,4 @@
-"""How the installed vLLM reads weights: its load formats and its strategies for safetensors, from its sources.
+"""How the installed vLLM reads weights, by its sources: load formats and strategies for safetensors.
 
 The default depends on the release: since 0.20 it reads ahead on a recognised network file system.
 """
@@ -17,7 +17,8 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, w
 
 STRATEGY = "safetensors_load_strategy"
 _LOADERS = "model_executor/model_loader"
-# Where vLLM 0.8 to 0.33 list their load formats: a Literal, a table of loaders, or before 0.10.1 an enumeration.
+# Where vLLM 0.8 to 0.33 list their load formats: a Literal, a table of loaders, or before 0.10.1 an
+# enumeration.
 _LISTED = (f"{_LOADERS}/__init__.py", "config.py", "config/__init__.py", "config/load.py")
 _READING = f"{_LOADERS}/weight_utils.py"
 _DEFAULT = f"{_LOADERS}/default_loader.py"
@@ -28,10 +29,12 @@ _LAZY = "lazy"  # the strategy if no other is requested
 
 @dataclass(frozen=True)
 class VllmLoading:
-    """`formats` are the values of load_format. `strategies` are those of safetensors_load_strategy, empty if it does not exist.
+    """`formats` are the values of load_format.
 
-    `reads_ahead_on` are the file systems on which it prefetches by default, empty if it never does. `threads`: it has
-    loaders that read several files at a time (`enable_multithread_load`).
+    `strategies` are those of safetensors_load_strategy, empty if it does not exist.
+
+    `reads_ahead_on` are the file systems on which it prefetches by default, empty if it never does.
+    `threads`: it has loaders that read several files at a time (`enable_multithread_load`).
     """
 
     version: str

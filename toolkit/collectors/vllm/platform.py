@@ -13,7 +13,10 @@ _NAMED_IN_VERSIONS = ("rocm", "xpu", "tpu")
 
 @dataclass(frozen=True)
 class VllmPlatform:
-    """`name` is vLLM's platform module: "cuda", "rocm", "xpu", "tpu" or "cpu". `evidence` is the version that shows it."""
+    """`name` is vLLM's platform module: "cuda", "rocm", "xpu", "tpu" or "cpu".
+
+    `evidence` is the version that shows it.
+    """
 
     name: str
     evidence: str
@@ -21,7 +24,10 @@ class VllmPlatform:
 
 @collector(kept=True)
 def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform | Unknown:
-    """Read it from versions: vLLM uses the CPU if its own version says so (vllm/platforms), else what torch is built for."""
+    """Read it from versions.
+
+    The platform is the CPU if vLLM's own version names it (vllm/platforms), else what torch is built for.
+    """
     own = f"{vllm.distribution} {vllm.tree.version}" if vllm.distribution else ""
     if "cpu" in own:
         return VllmPlatform("cpu", own)
@@ -39,5 +45,8 @@ def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform 
 
 
 def _is_cuda_runtime(distribution: Distribution) -> bool:
-    """Return whether it is a CUDA library package: the torch wheels on the package index are for CUDA and require these."""
+    """Return whether it is a CUDA library package.
+
+    The torch wheels on the package index are for CUDA and require these.
+    """
     return distribution.name.startswith("nvidia-cuda-runtime")

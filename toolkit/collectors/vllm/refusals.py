@@ -24,9 +24,9 @@ _NEW_ENGINE = ("v1/engine/llm_engine.py", "VLLM_USE_V1")
 class VllmRefusals:
     """Values with which this vLLM does not start.
 
-    `expandable` is the place (path:line) that rejects `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF when sleep
-    mode begins, "" if there is none. `old_engine` is the place that rejects VLLM_USE_V1=0 once there is no V0 engine,
-    else "".
+    `expandable` is the place (path:line) that rejects `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF
+    when sleep mode begins, "" if there is none. `old_engine` is the place that rejects VLLM_USE_V1=0 once
+    there is no V0 engine, else "".
     """
 
     version: str

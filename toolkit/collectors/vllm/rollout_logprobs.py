@@ -1,8 +1,8 @@
-"""The log probabilities that verl's rollout requests: an engine started in place of verl's gets the same setting.
+"""The log probabilities requested by verl's rollout; an engine in place of verl's gets the same setting.
 
-vLLM chooses its sampler by it. For log probabilities after top-k and top-p it uses its own, and otherwise, on most
-GPUs, FlashInfer's, which without compiled kernels keeps nvcc busy for minutes: an engine with another setting would try
-what the job never does.
+vLLM chooses its sampler by it. For log probabilities after top-k and top-p it uses its own, and otherwise, on
+most GPUs, FlashInfer's, which without compiled kernels keeps nvcc busy for minutes: an engine with another
+setting would try what the job never does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEY = "actor_rollout_ref.rollout.logprobs_mode"
 
 
 def rollout_logprobs(sampler: VllmSampler | Unknown, values: LaunchValues) -> dict[str, Any]:
-    """Return the engine's argument `logprobs_mode` as the job sets it, else verl's default; nothing if verl has no such key."""
+    """Return the engine's `logprobs_mode`: the job's, else verl's default; nothing without such a key."""
     given = values.get(_KEY)
     if given is not None and given.known and given.text:
         return {"logprobs_mode": given.text}

@@ -1,6 +1,7 @@
-"""Determines which sampler a vLLM uses from its sources: `TopKTopPSampler` chooses its `forward` in its constructor.
+"""Determines a vLLM's sampler from its sources: `TopKTopPSampler` chooses `forward` in its constructor.
 
-The conditions changed with nearly every release: the variable's default, versions of FlashInfer, capabilities of the GPU.
+The conditions changed with nearly every release: the variable's default, versions of FlashInfer, capabilities
+of the GPU.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _SECOND_RUNNER = "v1.worker.gpu.sample.sampler"
 _BACKEND = "v1.attention.backends.flashinfer"
 _CALLS = "flashinfer_sampler_supported"
 _METHODS = ("forward_native", "forward_cuda", "forward_cpu", "forward_tpu", "forward_hip", "forward_xpu")
-# FlashInfer 0.7 refuses GPUs with no more than 16 multiprocessors; of GPUs used for training only a Jetson is so small.
+# FlashInfer 0.7 refuses GPUs with no more than 16 multiprocessors; of GPUs used for training only a Jetson is
+# so small.
 _MULTIPROCESSORS = 64
 
 
@@ -69,7 +71,7 @@ class SamplerReader:
         return chosen == "forward_cuda" if isinstance(chosen, str) else None
 
     def second_runner_requires(self) -> bool:
-        """Return whether a second model runner requires FlashInfer's sampler, whatever the log probabilities."""
+        """Return whether a second model runner needs FlashInfer's sampler, whatever the log probabilities."""
         runner = self._module(_SECOND_RUNNER)
         return runner is not None and any(
             isinstance(node, ast.Call) and dotted(node.func) == _CALLS for node in walk(runner)

@@ -1,6 +1,7 @@
-"""How this vLLM handles torch's expandable segments, which are incompatible with the memory pool of its sleep mode.
+"""How this vLLM handles torch's expandable segments, incompatible with its sleep mode's memory pool.
 
-The incompatibility is pytorch/pytorch#147851. vLLM rejects them since #14189, and switches them off for the pool since #40812.
+The incompatibility is pytorch/pytorch#147851. vLLM rejects them since #14189, and switches them off for the
+pool since #40812.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def sleep_allocator(vllm: VllmTree) -> SleepAllocator | Unknown:
 
 
 def _read(path: Path) -> tuple[bool, set[str]] | Unreadable:
-    """Return whether some assertion is about expandable segments, and all strings of the code except docstrings."""
+    """Return whether an assertion is about expandable segments, and the code's strings but no docstrings."""
     source = read(path)
     tree = source if isinstance(source, Unreadable) else parse(source, path)
     if isinstance(tree, Unreadable):

@@ -1,4 +1,7 @@
-"""vLLM engines that currently sleep, and what holds their GPU's memory: their own logs compared with NVML's numbers."""
+"""The vLLM engines that currently sleep, and what holds their GPU's memory.
+
+The engines' own logs are compared with NVML's numbers.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ _LOGS = (".log", ".out", ".err", ".txt")
 class SleepingEngine:
     """One engine process that sleeps, according to its log `path`, and what it and others now hold of a GPU.
 
-    `held` is in MiB and covers the whole process. `alone`: the engine has the process to itself; before verl 0.7 it may
-    share a worker of the trainer. `others` are the other processes on the GPU, `nobody` is the memory that no visible
-    process holds, in MiB.
+    `held` is in MiB and covers the whole process. `alone`: the engine has the process to itself; before verl
+    0.7 it may share a worker of the trainer. `others` are the other processes on the GPU, `nobody` is the
+    memory that no visible process holds, in MiB.
     """
 
     pid: int
@@ -112,7 +115,10 @@ def _line_of(pid: int, machine: Machine) -> Iterator[int]:
 
 
 def _logs_of(line: Collection[int], machine: Machine) -> Iterator[Path]:
-    """Yield files to which these processes write: their output, what the reader of their output writes, then files named like a log."""
+    """Yield files to which these processes write.
+
+    First comes their output, next what the reader of their output writes, then files named like a log.
+    """
     for pid in line:
         yield from _written_by(pid, machine, {"1", "2"})
     readers = {

@@ -39,10 +39,11 @@ _FALLBACK_IN = ("modeling_flash_attention_utils.py", "modeling_utils.py")
 class TrainerAttention:
     """The attention of the trained model.
 
-    `name` is what transformers is given, `written` the key or verl's file that sets it, with its place. `needs` is the
-    package for it, empty if there is none; `installed`: that package, or transformers' replacement for it, is
-    installed. `known` are the names that transformers accepts, read for an unusual name only. `critic` is the same for
-    the critic, None if the job trains none or it is unknown. `fixed`: verl's code names it, and no setting changes it.
+    `name` is what transformers is given, `written` the key or verl's file that sets it, with its place.
+    `needs` is the package for it, empty if there is none; `installed`: that package, or transformers'
+    replacement for it, is installed. `known` are the names that transformers accepts, read for an unusual
+    name only. `critic` is the same for the critic, None if the job trains none or it is unknown. `fixed`:
+    verl's code names it, and no setting changes it.
     """
 
     name: str
@@ -102,7 +103,7 @@ def _of_model(
 def _of_critic(
     override: KeyValue | None, verl: VerlTrees, interpreter: Interpreter
 ) -> TrainerAttention | Unknown:
-    """Return what verl's code names for a value model, or else what the command requests for it, or verl's default."""
+    """Return what verl's code names for a value model, else what the command requests, or verl's default."""
     path = Path(verl.imported.folder, VALUE_MODEL)
     content = read(path)
     tree = parse(content, path) if isinstance(content, bytes) else None
@@ -112,7 +113,10 @@ def _of_critic(
 
 
 def fixed_attention(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the names that verl's loader of value models passes as a constant, which comes before the model's configuration."""
+    """Yield the names that verl's loader of value models passes as a constant.
+
+    The constant comes before the model's configuration.
+    """
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and function.name == VALUE_LOADER:
             for node in walk(function):
@@ -152,7 +156,7 @@ def _known(interpreter: Interpreter) -> Iterator[str]:
 
 
 def _has_substitute(interpreter: Interpreter) -> bool:
-    """Return whether transformers would use a kernel from the hub instead: it supports that, and has the package for it."""
+    """Return whether transformers would use a hub kernel instead: it supports that and has its package."""
     if not is_on_path(_KERNELS, interpreter.sys_path):
         return False
     files = [Path(entry, "transformers", name) for entry in interpreter.sys_path for name in _FALLBACK_IN]

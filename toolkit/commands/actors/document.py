@@ -20,7 +20,10 @@ from verl_doctor.toolkit.text import counted, ranges
 
 UNKNOWN = "UNKNOWN"
 """The headline if Ray or the GPUs could not be read."""
-HANDLES = "the GCS does not record who holds a handle of an actor, only who created it; Ray ends an actor once nothing refers to it, unless it is detached"
+HANDLES = (
+    "the GCS does not record who holds a handle of an actor, only who created it; Ray ends an actor once "
+    "nothing refers to it, unless it is detached"
+)
 _ORDER: tuple[State, ...] = ("alive", "starting", "waiting", "restarting", "left behind", "dead")
 
 
@@ -84,7 +87,10 @@ class ActorDocument(TypedDict):
     namespace: str
     state: Annotated[
         State,
-        "starting: in its constructor; waiting: for resources; left behind: it still runs, but its job has ended",
+        (
+            "starting: in its constructor; waiting: for resources; left behind: it still runs, but its job "
+            "has ended"
+        ),
     ]
     died: Annotated[str | None, "the reason that Ray reports"]
     detached: bool
@@ -205,11 +211,24 @@ def _cluster(view: ClusterView) -> ClusterDocument:
         "why_not": cluster.refused or None,
         "unread": list(cluster.unread),
         "nodes": [
-            {"node": node.node, "address": node.address, "host": node.host, "alive": node.alive, "gpus": node.resources.get("GPU", 0)}
+            {
+                "node": node.node,
+                "address": node.address,
+                "host": node.host,
+                "alive": node.alive,
+                "gpus": node.resources.get("GPU", 0),
+            }
             for node in cluster.nodes
         ],
         "jobs": [
-            {"job": job.job, "finished": job.finished, "namespace": job.namespace, "address": job.address, "pid": job.pid, "started": job.started}
+            {
+                "job": job.job,
+                "finished": job.finished,
+                "namespace": job.namespace,
+                "address": job.address,
+                "pid": job.pid,
+                "started": job.started,
+            }
             for job in cluster.jobs
         ],
         "groups": [
@@ -229,10 +248,16 @@ def _cluster(view: ClusterView) -> ClusterDocument:
         ],
         "others": [_actor(other, view) for other in view.others],
         "waiting": [
-            {"group": group.group, "name": group.name, "job": group.job, "bundles": [dict(bundle) for bundle in group.bundles], "waits_for": group.waits_for}
+            {
+                "group": group.group,
+                "name": group.name,
+                "job": group.job,
+                "bundles": [dict(bundle) for bundle in group.bundles],
+                "waits_for": group.waits_for,
+            }
             for group in waiting(view)
         ],
-    }  # fmt: skip
+    }
 
 
 def _actor(actor: RayActor, view: ClusterView) -> ActorDocument:
@@ -329,7 +354,10 @@ def role(occupant: Occupant) -> str:
 
 
 def who(seat: Seat) -> str:
-    """Describe an actor: "rank 0 of abc123WorkerDict (actor + critic)", "vllm_server_0_0 (vLLMHttpServer)"."""
+    """Describe an actor.
+
+    Examples are "rank 0 of abc123WorkerDict (actor + critic)" and "vllm_server_0_0 (vLLMHttpServer)".
+    """
     if seat.group is not None and seat.member is not None:
         return f"rank {seat.member.rank} of {seat.group.name} ({roles(seat.group)})"
     return name(seat.actor)
@@ -405,7 +433,10 @@ def on_nodes(group: WorkerGroup) -> Iterator[str]:
 
 
 def other_actors(view: ClusterView, job: str) -> str:
-    """Return a job's actors outside any group, by class and state: "2 vLLMHttpServer, 1 TaskRunner (left behind)"."""
+    """Return a job's actors outside any group, by class and state.
+
+    An example is "2 vLLMHttpServer, 1 TaskRunner (left behind)".
+    """
     kinds = Counter(
         (short_class(other), state_of(other, view.ended)) for other in view.others if other.job == job
     )

@@ -26,7 +26,7 @@ _DEEPEST = 16  # ancestors to look through: server, engine and its workers are t
 
 @dataclass(frozen=True)
 class ClusterView:
-    """A cluster and what is derived from it once: its worker groups, other actors, finished jobs, and what creates actors."""
+    """A cluster and what is derived once: worker groups, other actors, finished jobs, creators of actors."""
 
     cluster: RayCluster
     groups: tuple[WorkerGroup, ...]
@@ -47,7 +47,10 @@ class Seat:
 
 @dataclass(frozen=True)
 class Occupant:
-    """A process that holds memory of a GPU. `seat` is the actor that it runs (`own`), or below which it was started."""
+    """A process that holds memory of a GPU.
+
+    `seat` is the actor that it runs (`own`), or below which it was started.
+    """
 
     holder: Holder
     seat: Seat | None = None
@@ -123,7 +126,10 @@ def _seats(view: ClusterView) -> Iterator[Seat]:
 
 
 def _occupant(holder: Holder, parents: Mapping[int, int], seats: Mapping[int, Seat]) -> Occupant:
-    """Return what a process is: an actor, or started below one. An ID that is not visible here may be another machine's."""
+    """Return what a process is: an actor, or started below one.
+
+    An ID that is not visible here may be another machine's.
+    """
     if not holder.seen:
         return Occupant(holder)
     pid = holder.pid

@@ -46,7 +46,10 @@ from verl_doctor.toolkit.text import harmless
     type=PATH,
     metavar="FILE",
     multiple=True,
-    help="Check facts saved elsewhere. For several nodes give a folder, or repeat the option, with one file per node (NODE.json); they are also compared.",
+    help=(
+        "Check facts saved elsewhere. For several nodes give a folder, or repeat the option, with one file "
+        "per node (NODE.json); they are also compared."
+    ),
 )
 @click.option(
     "--save-facts",

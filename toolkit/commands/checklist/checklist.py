@@ -81,7 +81,10 @@ def step(key: str, title: str, statements: Iterable[Judgement]) -> Step:
 
 
 def verdict(steps: Sequence[Step], unexamined: str = "") -> Verdict:
-    """Return the overall state. Without verl (`unexamined` gives the reason), no other step than a failed one shows how far a job gets."""
+    """Return the overall state.
+
+    Without verl (`unexamined` gives the reason), no other step than a failed one shows how far a job gets.
+    """
     states: tuple[State, ...] = tuple(step.state for step in steps) or ("unknown",)
     worst = min(states, key=_WORST.index)
     return "could_not_check" if unexamined and worst != "failed" else _VERDICTS[worst]
@@ -100,7 +103,7 @@ _BLANK = " " * 4
 
 @dataclass(frozen=True)
 class Checklist:
-    """The steps, the findings of `check` here, and a description of the old cluster's snapshot, "" for none."""
+    """The steps, findings of `check` here, and a description of the old cluster's snapshot, "" for none."""
 
     steps: Sequence[Step]
     report: Report

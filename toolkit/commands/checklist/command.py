@@ -30,7 +30,10 @@ from verl_doctor.toolkit.target import Options, UsageError
 
 
 @click.command(
-    epilog="Exit codes: 0 all steps are done, 1 one failed or is open, 2 wrong usage, 3 one could not be checked."
+    epilog=(
+        "Exit codes: 0 all steps are done, 1 one failed or is open, 2 wrong usage, 3 one could not be "
+        "checked."
+    )
 )
 @target_options
 @job_options

@@ -105,7 +105,10 @@ def _by_file(found: Markers) -> Counter[tuple[str, str]]:
 
 
 def _other_tree_with(lost: list[AnyPatch], others: tuple[Tree, ...], word: str) -> Tree | None:
-    """Return another tree that contains all of these patches but is not imported; a copy of a tree inside itself does not count."""
+    """Return another tree that contains all of these patches but is not imported.
+
+    A copy of a tree inside itself does not count.
+    """
     wanted = {patch.identity for patch in lost}
     for tree in (tree for tree in others if not tree.nested):
         found = markers_in(tree.folder, Marker(word), (patch.marker for patch in lost))

@@ -34,7 +34,7 @@ _NAMED = 4  # findings of one rule
 
 @dataclass(frozen=True)
 class Look:
-    """Everything that steps are judged by: this run and its facts, the old cluster's snapshot, and a log of the DEBUG run.
+    """What steps are judged by: this run and its facts, the old cluster's snapshot, the DEBUG run's log.
 
     If other nodes were queried, `nodes` has their results, and `new` is a snapshot of this cluster with these
     nodes.
@@ -91,7 +91,10 @@ def _codes() -> frozenset[str]:
 
 
 def _step(entry: Mapping[str, Any], look: Look) -> Step:
-    """Combine the step's own judgements and then the rules; if all rules that judge it do not apply, it stays unknown."""
+    """Combine the step's own judgements and then the rules.
+
+    If all rules that judge it do not apply, it stays unknown.
+    """
     key: str = entry["key"]
     statements = _JUDGES[key](look) if key in _JUDGES else []
     before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
@@ -114,7 +117,10 @@ def _missing_nodes(report: Report) -> list[Judgement]:
 
 
 def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Judgement:
-    """Judge by findings that are new since `before`; rules that do not apply, or that the user ignores with a reason, do not count."""
+    """Judge by findings that are new since `before`.
+
+    Rules that do not apply, or that the user ignores with a reason, do not count.
+    """
     results = [result for result in report.results if result.code in codes]
     reported = [
         (result.code, finding)

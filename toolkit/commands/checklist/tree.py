@@ -1,4 +1,7 @@
-"""A step of the checklist: the tree was copied completely, file by file, compared with the old cluster's snapshot."""
+"""A step of the checklist: the tree was copied completely, file by file.
+
+It is compared with the old cluster's snapshot.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from verl_doctor.toolkit.text import counted, listed
 
 
 def judge_tree(old: Snapshot | None, run: Session, facts: Collection, log: Path | None) -> list[Judgement]:
-    """Judge whether every file of the original exists unchanged, except for changes by verl-doctor and a proven launch script."""
+    """Judge whether every file of the original exists unchanged.
+
+    Changes by verl-doctor and a proven launch script are excepted.
+    """
     new = facts.get(TreeManifest)
     if isinstance(new, Unknown):
         return [Judgement("unknown", (new.reason,))]
@@ -98,7 +104,10 @@ def _tree_alone(new: TreeManifest) -> list[Judgement]:
                 None, (f"{new.folder} was installed from a wheel, whose list of files the rules compare",)
             )
         ]
-    sentence = f"{counted(len(new.lines), 'file')} in {new.folder}; only the old cluster can show whether that is all"
+    sentence = (
+        f"{counted(len(new.lines), 'file')} in {new.folder}; only the old cluster can show whether that is "
+        "all"
+    )
     return [Judgement("unknown", (sentence,), WITHOUT)]
 
 
@@ -119,13 +128,22 @@ def _mend(bad: list[Damage], origin: str, new: TreeManifest) -> str:
     """Return the command that repairs the worst damage."""
     first = bad[0]
     if first.fault == "nested":
-        return f"rm -r {shlex.quote(str(Path(new.folder, first.path)))}  # once you have verified that it is a copy"
+        return (
+            f"rm -r {shlex.quote(str(Path(new.folder, first.path)))}  # once you have verified that it is a "
+            "copy"
+        )
     if all(damage.fault == "pointer" for damage in bad):
         return f"git -C {shlex.quote(new.folder)} lfs pull"
     if all(damage.fault in ("extra source", "half copied") for damage in bad):
-        return f"rm {shlex.quote(str(Path(new.folder, first.path)))}  # once you have verified that nothing needs it"
+        return (
+            f"rm {shlex.quote(str(Path(new.folder, first.path)))}  # once you have verified that nothing "
+            "needs it"
+        )
     # Without the slashes the tree would land inside itself.
-    return f"rsync -a --checksum --exclude verl-doctor.toml {shlex.quote(f'{origin}/')} {shlex.quote(f'{new.folder}/')}"
+    return (
+        f"rsync -a --checksum --exclude verl-doctor.toml {shlex.quote(f'{origin}/')} "
+        f"{shlex.quote(f'{new.folder}/')}"
+    )
 
 
 def _origin(old: Snapshot, was: TreeManifest) -> str:

@@ -1,4 +1,4 @@
-"""Compare a copied tree with the manifest of the original: missing, truncated, different and unexpected files."""
+"""Compare a copied tree with the original's manifest: missing, truncated, different, unexpected files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,20 @@ from verl_doctor.toolkit.collectors.packages.tree_manifest import Entry, TreeMan
 from verl_doctor.toolkit.text import counted
 
 Fault = Literal[
-    "nested", "missing", "empty", "cut off", "half copied", "different", "other case", "link", "pointer",
-    "unreadable", "not executable", "extra source", "extra",
-]  # fmt: skip
+    "nested",
+    "missing",
+    "empty",
+    "cut off",
+    "half copied",
+    "different",
+    "other case",
+    "link",
+    "pointer",
+    "unreadable",
+    "not executable",
+    "extra source",
+    "extra",
+]
 """Ordered from worst to harmless."""
 
 HARMLESS: frozenset[Fault] = frozenset({"extra"})
@@ -44,7 +55,10 @@ class Damage:
 
 
 def compare(old: TreeManifest, new: TreeManifest, meant: Container[str] = ()) -> list[Damage]:
-    """Return all differences, folded by folder, the worst first; the content of files changed on purpose (`meant`) is not compared."""
+    """Return all differences, folded by folder, the worst first.
+
+    The content of files changed on purpose (`meant`) is not compared.
+    """
     was, now = _by_path(old, new), _by_path(new, old)
     copies = list(_copies((path for path in now if path not in was), was))
     inside = tuple(copy.path for copy in copies)
@@ -74,7 +88,10 @@ def _in_order(found: Iterable[Damage]) -> list[Damage]:
 
 
 def _by_path(tree_manifest: TreeManifest, other: TreeManifest) -> dict[str, Entry]:
-    """Return the files by path; if one side is a checkout and the other only the package, those of the package."""
+    """Return the files by path.
+
+    If one side is a checkout and the other only the package, return those of the package.
+    """
     if tree_manifest.package == other.package:
         return {entry.path: entry for entry in tree_manifest.entries()}
     above = f"{tree_manifest.package}/" if tree_manifest.package else ""
@@ -212,7 +229,7 @@ def _folders(entries: Mapping[str, Entry]) -> frozenset[str]:
 
 
 def _whole_folder(kept: frozenset[str] | None) -> Callable[[str], str]:
-    """Return the topmost folder above a path that is entirely missing on the other side; "" if there is none."""
+    """Return the topmost folder above a path that the other side lacks entirely; "" if there is none."""
 
     def around(path: str) -> str:
         if not kept:

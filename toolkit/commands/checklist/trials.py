@@ -132,7 +132,7 @@ def _why_open(run: Session, facts: Collection) -> str:
 
 
 def first_step(log: Path) -> int | None:
-    """Return the line of a log, or of the logs in a folder, in which verl reports a step; None if there is none."""
+    """Return the line in a log, or a folder's logs, where verl reports a step; None if there is none."""
     for source in sources_of((str(log),)):
         with contextlib.suppress(UnreadableError), opened(source) as read:
             if (line := _line_of_step(read)) is not None:

@@ -18,7 +18,10 @@ _SILENCE = "Ray did not report the result"
 
 
 def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]:
-    """Query each cluster once. Refuse if another driver has connected meanwhile, or the cluster has been replaced."""
+    """Query each cluster once.
+
+    Refuse if another driver has connected meanwhile, or the cluster has been replaced.
+    """
     for cluster, some in groupby(leftovers, key=lambda leftover: _cluster(leftover.removal)):
         same = list(some)
         reasons = _reasons(same, cluster, machine)

@@ -33,5 +33,8 @@ class CleanAnswer(Answer):
         return render.markdown_lines(self.cleaned)
 
     def exit_code(self) -> int:
-        """Return 0 if nothing is left over, 1 if something is, 3 if not everything could be examined; the job's code, if one was run."""
+        """Return 0 if nothing is left over, 1 if something is, 3 if the examination was incomplete.
+
+        It is incomplete if not everything could be examined. If a job was run, return the job's code.
+        """
         return self.cleaned.exit_code()

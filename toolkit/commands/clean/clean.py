@@ -1,4 +1,4 @@
-"""The flow of `verl-doctor clean`: find leftovers, remove them one by one, and look again for what that released."""
+"""The flow of `verl-doctor clean`: find leftovers, remove each, and look again for what that released."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class Total:
 
 @dataclass(frozen=True)
 class Run:
-    """A job that was run between two looks: how it ended, and the totals of the machine `before` and `after` it.
+    """A job that was run between two looks: how it ended, and the totals `before` and `after` it.
+
+    The totals are those of the machine.
 
     `appeared` came meanwhile and cannot be traced to the job.
     """
@@ -105,8 +107,8 @@ class Cleaned:
     def exit_code(self) -> int:
         """Return the exit code.
 
-        It is the job's if one was run; else 1 if something can be or was not removed, 3 if something could not be
-        examined, 0 otherwise.
+        It is the job's if one was run; else 1 if something can be or was not removed, 3 if something could
+        not be examined, 0 otherwise.
         """
         if self.run is not None:
             return self.run.ended.code
@@ -135,7 +137,7 @@ def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = 
 
 
 def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
-    """Return the leftovers of these kinds (all if none are given) that have not changed for `older_than` seconds."""
+    """Return leftovers of these kinds (all if none are given) unchanged for `older_than` seconds."""
     of_kind = [leftover for leftover in found.leftovers if not kinds or leftover.kind in kinds]
     young = [
         leftover for leftover in of_kind if older_than and (leftover.age is None or leftover.age < older_than)
@@ -162,7 +164,10 @@ def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
 def remove_all(
     look: Callable[[], Found], machine: Machine, home: Path, show: Callable[[str], None]
 ) -> Cleaned:
-    """Remove what was found, then what that released. `home` has the journal that records it. Raises Refused."""
+    """Remove what was found, then what that released.
+
+    `home` has the journal that records it. Raises Refused.
+    """
     found = look()
     path.give_back(found.kept, machine)
     outcomes: list[Outcome] = []

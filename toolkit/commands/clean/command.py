@@ -53,8 +53,11 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 
 @click.command(
-    epilog="Exit codes: 0 nothing is left over, 1 something is, 2 wrong usage, 3 not everything could be examined. "
-    "With --apply: 0 everything found was removed, 1 something remains. With --run: the job's exit code."
+    epilog=(
+        "Exit codes: 0 nothing is left over, 1 something is, 2 wrong usage, 3 not everything could be "
+        "examined. With --apply: 0 everything found was removed, 1 something remains. With --run: the job's "
+        "exit code."
+    )
 )
 @target_options
 @job_options
@@ -150,7 +153,10 @@ def clean(
 
 
 def _command(launch: tuple[str, ...]) -> tuple[str, ...]:
-    """What a shell would start: a program, or a script by its interpreter. Raises UsageError when nothing can be started."""
+    """What a shell would start: a program, or a script by its interpreter.
+
+    Raises UsageError when nothing can be started.
+    """
     if not launch:
         raise UsageError("--run: name the launch script to run, or a command after --")
     if shutil.which(launch[0]):

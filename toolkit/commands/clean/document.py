@@ -192,7 +192,10 @@ def of_run(run: Run) -> Iterator[str]:
     for total in run.after:
         totals.setdefault(total.kind, [Total(total.kind), total])[1] = total
     parts = [
-        f"{_PLURALS.get(kind, kind + 's' if before.number or after.number else kind)} {_total(before)} -> {_total(after)}"
+        (
+            f"{_PLURALS.get(kind, kind + 's' if before.number or after.number else kind)} {_total(before)} "
+            f"-> {_total(after)}"
+        )
         for kind, (before, after) in totals.items()
         if before != after
     ]

@@ -1,4 +1,4 @@
-"""Run the user's job for `clean --run`, and determine which processes it starts and which leftovers belong to it.
+"""Run the user's job for `clean --run`, and determine the processes it starts and its leftovers.
 
 The job runs in this process's group, so that a terminal treats it as it would without us. Its processes are
 recognised by an inherited variable or by their parents, because Ray replaces the variables of its workers
@@ -98,7 +98,10 @@ class Traces:
         )
 
     def left(self, kind: Kind, path: str, among: Collection[str]) -> bool:
-        """Return whether a file or folder belongs to this job. `among` are all paths that appeared while it ran."""
+        """Return whether a file or folder belongs to this job.
+
+        `among` are all paths that appeared while it ran.
+        """
         place = place_at(path)
         if place is None:
             return False
@@ -140,7 +143,9 @@ def _leftovers_in(path: str) -> tuple[str, ...]:
 
 
 def run(command: Sequence[str], traces: Traces, settling: Callable[[str], None]) -> Ended:
-    """Run a job to its end, then wait until its processes have ended or settled. `settling` is called with what is awaited.
+    """Run a job to its end, then wait until its processes have ended or settled.
+
+    `settling` is called with what is awaited.
 
     Ctrl-C at the terminal reaches the job directly; signals sent to this process alone are passed on. A
     signal that arrives after the end of the job ends the waiting. Raises OSError if the job cannot be
@@ -192,7 +197,7 @@ def _ended(returned: int, seconds: float) -> Ended:
 
 
 class _Signals:
-    """Handle the signals that would end this process while it runs a job and waits for the job's processes."""
+    """Handle signals that would end this process while it runs a job and waits for the job's processes."""
 
     def __init__(self) -> None:
         self._job: subprocess.Popen[bytes] | None = None
@@ -227,7 +232,9 @@ class _Signals:
         return not self._pass_on(signal.Signals(came.si_signo), from_terminal=came.si_code == _FROM_KERNEL)
 
     def _pass_on(self, number: signal.Signals, *, from_terminal: bool) -> bool:
-        """Send a signal to the job, unless the terminal has already done so. Return False if the job has ended.
+        """Send a signal to the job, unless the terminal has already done so.
+
+        Return False if the job has ended.
 
         timeout(1) signals both this process and the whole group: the same signal twice in a moment is passed
         on once.

@@ -22,7 +22,10 @@ _RUNS = "it runs, and may still be needed"
 
 
 class Job:
-    """A job that runs between two looks at the machine. `look` returns the facts, `find` the leftovers among them."""
+    """A job that runs between two looks at the machine.
+
+    `look` returns the facts, `find` the leftovers among them.
+    """
 
     def __init__(
         self, look: Callable[[], Collection], find: Callable[[Collection], Found], machine: Machine
@@ -44,7 +47,7 @@ class Job:
         return self._left(self._look())[0]
 
     def completed(self, so_far: Run) -> tuple[Run, Found]:
-        """Return the look after the job: the machine's totals, the job's leftovers, and those of unknown origin."""
+        """Return the look after the job: machine totals, the job's leftovers, and those of unknown origin."""
         facts = self._look()
         left, appeared, after = self._left(facts)
         return replace(so_far, after=after, appeared=appeared), left

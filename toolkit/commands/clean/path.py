@@ -127,7 +127,10 @@ def _move_aside(leftover: Leftover, now: LeftFiles, machine: Machine) -> _Moved:
 
 
 def _remove_moved(moved: _Moved, now: LeftFiles, machine: Machine) -> str:
-    """Judge it in its present place, and remove it. Returns what could not be removed, "" if everything was."""
+    """Judge it in its present place, and remove it.
+
+    Returns what could not be removed, "" if everything was.
+    """
     with reached(str(machine.root), moved.place.folder) as folder:
         try:
             found = _found(moved.aside.path, now)
@@ -197,7 +200,10 @@ def _put_back(moved: _Moved, machine: Machine, cause: BaseException | None = Non
 
 
 def _erase_link_to(session: str, folder: int) -> None:
-    """Remove Ray's link to its last session if it points to this one. A starting Ray creates its own, under the same name."""
+    """Remove Ray's link to its last session if it points to this one.
+
+    A starting Ray creates its own, under the same name.
+    """
     with contextlib.suppress(OSError):
         for entry in os.listdir(folder):
             if entry.startswith(BEING_REMOVED) and entry.endswith(f"-{_LATEST}"):

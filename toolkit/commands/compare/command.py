@@ -29,7 +29,10 @@ _BEGINNING = 200  # bytes
 
 
 @click.command(
-    epilog="Exit codes: 0 no difference matters, 1 a difference matters, 2 wrong usage, 3 something could not be read."
+    epilog=(
+        "Exit codes: 0 no difference matters, 1 a difference matters, 2 wrong usage, 3 something could not "
+        "be read."
+    )
 )
 @click.argument("old", type=PATH, metavar="OLD")
 @target_options

@@ -1,4 +1,4 @@
-"""A comparison for a terminal and as Markdown: the verdict, what breaks, what matters, and how much else differs."""
+"""A comparison for a terminal and as Markdown: verdict, what breaks, what matters, how much else differs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _WIDEST = 40  # columns of a subject before its values
 
 
 def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Text]:
-    """Yield the lines, at most 20 of them unless all are requested. `width` is the terminal's, or None for a pipe."""
+    """Yield the lines, at most 20 of them unless all are requested.
+
+    `width` is the terminal's, or None for a pipe.
+    """
     word = words.WORDS[of.verdict]
     first, *more = _lines(f"{word}  {words.headline(of)}", width, "", "  ")
     first.stylize(_STYLES[of.verdict], 0, len(word))
@@ -40,7 +43,10 @@ def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Te
 
 
 def _short(of: Comparison, width: int | None) -> Iterator[Text]:
-    """Yield what breaks, with the next step; what may change the job, one line per kind; the rest in numbers."""
+    """Yield what breaks, with the next step.
+
+    Then yield what may change the job, one line per kind, and the rest in numbers.
+    """
     breaks = of.of("breaks")
     if breaks:
         yield Text("Breaks what worked:", style="bold red")
@@ -94,7 +100,10 @@ def _lines(text: str, width: int | None, indent: str, hanging: str, style: str =
 
 
 def _head(difference: Difference, of: Comparison, message: str = "") -> str:
-    """Return what breaks, which rules find it, and on which nodes. A finding is shown by its rule's title unless its `message` is given."""
+    """Return what breaks, which rules find it, and on which nodes.
+
+    A finding is shown by its rule's title unless its `message` is given.
+    """
     if difference.kind == "finding":
         head = f"{', '.join(difference.codes)}  {message or difference.new}"
     else:

@@ -1,4 +1,7 @@
-"""The whole loop on a miniature: an environment with planted faults, created in a temporary folder and removed afterwards."""
+"""The whole loop on a miniature: an environment with planted faults.
+
+It is created in a temporary folder and removed afterwards.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def build(prefix: Path) -> Path:
 def _install(
     site: Path, name: str, version: str, requires: Sequence[str], files: Mapping[str, str] | None = None
 ) -> None:
-    """Write what an installer leaves: the files, METADATA, INSTALLER and a RECORD with the hash of every file."""
+    """Write what an installer leaves: files, METADATA, INSTALLER and a RECORD with every file's hash."""
     info = f"{name}-{version}.dist-info"
     metadata = [
         "Metadata-Version: 2.1",

@@ -47,7 +47,7 @@ def environment(*, options: Options, verbose: bool, facts: Path | None, form: st
 def seen_by_workers(
     options: Options, facts: Path | None, form: str, file: Path | None, *, verbose: bool
 ) -> int:
-    """Show what the workers will see of each variable; with `verbose` also the variables that are the same everywhere."""
+    """Show what workers will see of each variable; with `verbose` also of those that are equal everywhere."""
     from verl_doctor.toolkit.commands.environment.answer import EnvironmentAnswer  # noqa: PLC0415 - only this command needs it
 
     with nothing_on_stdout(), Progress():
@@ -61,5 +61,8 @@ def seen_by_workers(
 
 
 def _unusable(interpreter: Interpreter | Unknown) -> Unknown | None:
-    """Why the interpreter could not be queried, so that verl was not read; a facts file need not contain it."""
+    """Why the interpreter could not be queried, so that verl was not read.
+
+    A facts file need not contain it.
+    """
     return interpreter if isinstance(interpreter, Unknown) and interpreter.kind != "" else None

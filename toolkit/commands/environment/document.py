@@ -103,7 +103,10 @@ def document(environment: EffectiveEnvironment) -> EnvironmentDocument:
 
 
 def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Effective]:
-    """Return the rows of a table: without `every` only those that differ, or that something other than the shell sets."""
+    """Return the rows of a table.
+
+    Without `every`, return only those that differ, or that something other than the shell sets.
+    """
     decided = ("verl", "the runtime_env")
     return [
         row
@@ -140,10 +143,16 @@ def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
     numbers = listed((str(raylet.pid) for raylet in environment.raylets), 8)
     if environment.raylets:
         plural = "s" if len(environment.raylets) > 1 else ""
-        yield f"the job joins {environment.standing}; its workers inherit from the raylet{plural} here (pid {numbers})"
+        yield (
+            f"the job joins {environment.standing}; its workers inherit from the raylet{plural} here (pid "
+            f"{numbers})"
+        )
     elif environment.standing:
         cluster = "a cluster" if environment.standing == "auto" else environment.standing
-        yield f"the job joins {cluster}, but none of its raylets is visible here: what its workers inherit is unknown"
+        yield (
+            f"the job joins {cluster}, but none of its raylets is visible here: what its workers inherit is "
+            "unknown"
+        )
     elif environment.by_script:
         yield "the launch script starts Ray: its workers inherit what is set before ray start"
     elif environment.uses_ray:

@@ -116,14 +116,20 @@ class PluginsAnswer(_Explanation):
     def text_lines(self, _width: int | None) -> Iterable[str]:
         """Return a line for each."""
         lines = [
-            f"{plugin.distribution} {plugin.version}: {plugin.group.removeprefix('verl_doctor.')} {', '.join(plugin.adds)}"
+            (
+                f"{plugin.distribution} {plugin.version}: {plugin.group.removeprefix('verl_doctor.')} "
+                f"{', '.join(plugin.adds)}"
+            )
             for plugin in self.known.plugins
         ]
         lines += [
             f"{problem.distribution}: {problem.entry_point} could not be loaded: {problem.error}"
             for problem in self.known.problems.problems
         ]
-        none = "no plugins; distributions add them through the entry points verl_doctor.checks, .fixes and .facts"
+        none = (
+            "no plugins; distributions add them through the entry points verl_doctor.checks, .fixes and "
+            ".facts"
+        )
         return map(harmless, lines or [none])
 
     def markdown_lines(self) -> Iterable[str]:

@@ -113,10 +113,11 @@ def explain(
 ) -> int:
     """Explain a rule or a topic: why it matters and how to fix it.
 
-    CODE may also name a fault that only logs show. The letters of a code, such as CFG, list the rules of that family. Without a subject, the card of common errors is shown.
+    CODE may also name a fault that only logs show. The letters of a code, such as CFG, list the rules of that
+    family. Without a subject, the card of common errors is shown.
 
-    `explain variables` lists the variables that the installed packages read. With a launch script, `explain variables run.sh`
-    shows the value of each in the workers of that job, and what decides it.
+    `explain variables` lists the variables that the installed packages read. With a launch script, `explain
+    variables run.sh` shows the value of each in the workers of that job, and what decides it.
     """
     lookup = _Lookup(listing, plugins, schema, shell)
     chosen = lookup.chosen()

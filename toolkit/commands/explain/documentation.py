@@ -30,7 +30,9 @@ _PROVES = {
 
 
 def rows(known: Registry, family: str = "") -> list[tuple[str, str, str, str, str]]:
-    """Return code, severity, cost, fix and title of each rule, then of faults that only `verl-doctor logs` reports.
+    """Return code, severity, cost, fix and title of each rule, then of faults seen only in logs.
+
+    The latter are faults that only `verl-doctor logs` reports.
 
     With `family`, the letters of a code, only of that family.
     """
@@ -86,7 +88,7 @@ def with_address(page: str, code: str) -> str:
 
 
 def explain_of_logs(code: str, known: Registry) -> str | None:
-    """Return the page of the faults with this code, which only logs show, as Markdown; None if the code does not exist."""
+    """Return the Markdown page of the faults with this code, which only logs show; None for no such code."""
     found = [signature for signature in of_code(code) if signature.is_of_logs_alone]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Common errors of a verl job, their meanings and immediate remedies, made from the signatures of `verl-doctor logs`."""
+"""Common errors of a verl job, their meanings and immediate remedies, from `verl-doctor logs` signatures."""
 
 from __future__ import annotations
 
@@ -40,12 +40,15 @@ def _entry(line: str) -> Entry:
 
 
 def card(pages: str) -> Iterator[str]:
-    """Yield the lines of the card as a Markdown table that links the page of each rule in the folder `pages`."""
+    """Yield the lines of the card, a Markdown table that links each rule's page in the folder `pages`."""
     yield "| message | meaning | remedy | rule |"
     yield "|---|---|---|---|"
     for entry in entries():
         link = f"[{entry.code}]({pages}{entry.code}.md)"
-        yield f"| `{_cell(entry.line)}` | {_cell(with_code(entry.means))} | {_cell(with_code(entry.do))} | {link} |"
+        yield (
+            f"| `{_cell(entry.line)}` | {_cell(with_code(entry.means))} | {_cell(with_code(entry.do))} | "
+            f"{link} |"
+        )
 
 
 def listed() -> Iterator[str]:
@@ -71,7 +74,10 @@ TOPICS: Mapping[str, str] = {
 
 
 def page(topic: str) -> str:
-    """Return the page of a topic that does not depend on the environment. `variables` is made by `variable_table`."""
+    """Return the page of a topic that does not depend on the environment.
+
+    `variables` is made by `variable_table`.
+    """
     if topic == "card":
         return "\n".join(["# Common errors", "", *quick_card.listed(), ""])
     return (DATA / "topics" / f"{topic}.md").read_text("utf-8")

@@ -28,7 +28,10 @@ from verl_doctor.toolkit.target import Options, UsageError
 
 
 @click.command(
-    epilog="Exit codes: those of check; with --apply: 0 every attempted repair succeeded, 1 something still fails."
+    epilog=(
+        "Exit codes: those of check; with --apply: 0 every attempted repair succeeded, 1 something still "
+        "fails."
+    )
 )
 @target_options
 @job_options
@@ -39,7 +42,9 @@ from verl_doctor.toolkit.target import Options, UsageError
 @click.option(
     "--unsafe",
     is_flag=True,
-    help="With --apply: also install packages, and apply repairs that cannot be undone or that change the job.",
+    help=(
+        "With --apply: also install packages, and apply repairs that cannot be undone or that change the job."
+    ),
 )
 @click.option(
     "--in-place",
@@ -49,13 +54,19 @@ from verl_doctor.toolkit.target import Options, UsageError
 @click.option(
     "--through-links",
     is_flag=True,
-    help="Change the files behind links that leave the environment, and so every environment that shares them. By default such a link becomes a private copy.",
+    help=(
+        "Change the files behind links that leave the environment, and so every environment that shares "
+        "them. By default such a link becomes a private copy."
+    ),
 )
 @click.option(
     "--output-env",
     type=PATH,
     metavar="DIR",
-    help="Write the variables that repairs need to DIR: a file to source and one for Ray. Without --apply they are only shown.",
+    help=(
+        "Write the variables that repairs need to DIR: a file to source and one for Ray. Without --apply "
+        "they are only shown."
+    ),
 )
 def fix(
     *,
@@ -88,7 +99,8 @@ def fix(
     with nothing_on_stdout(), Progress() as progress:
         run = _for_repairs(announced_session(options, rules, view), apply_them=apply_them, unsafe=unsafe)
         job = job_environment.begin_from(run.machine, output_env)
-        # The first node of a cluster is this machine: it is examined, and the others when all repairs are done.
+        # The first node of a cluster is this machine: it is examined, and the others when all repairs are
+        # done.
         found = examine(Request(run if job is None else run.started_anew(job.as_found)), progress.show)
         report, collection = found.report, found.facts
         progress.show("applying repairs" if apply_them else "planning repairs")
@@ -121,7 +133,10 @@ def fix(
 
 
 def _for_repairs(run: Session, *, apply_them: bool, unsafe: bool) -> Session:
-    """Return the session with the time that a package installer may take: none if no package may be installed."""
+    """Return the session with the time that a package installer may take.
+
+    It may take none if no package may be installed.
+    """
     if apply_them:
         return replace(run, offline=not unsafe, installer_limit=InstallerLimit(APPLY))
     return run

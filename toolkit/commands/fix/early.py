@@ -1,4 +1,4 @@
-"""What a plan shows on stderr while a package installer looks for versions that agree: that may take minutes."""
+"""What a plan shows on stderr while an installer looks for agreeing versions, which may take minutes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CODES = 12
 def show_before_packages(
     session: Session, collection: Collection, report: Report, progress: Progress
 ) -> None:
-    """Print the findings and what is being looked for, unless no fix needs it or the installer answers within a second."""
+    """Print the findings and the search, unless no fix needs it or the installer answers within a second."""
     report = with_best_fixes(session, collection, report)
     waiting = dict.fromkeys(
         result.code for result, _, fix in fixable(session, report) if _needs_packages(fix.needs)

@@ -36,7 +36,10 @@ _PASSING = re.compile(r"PYTHON(?!PATH|HOME|SAFEPATH)\w+|RAY_TMPDIR|\w+_(?:PORT|P
 
 
 def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreement:
-    """Return the present state as an agreement. Raises CannotJudgeError if the environment cannot be examined."""
+    """Return the present state as an agreement.
+
+    Raises CannotJudgeError if the environment cannot be examined.
+    """
     interpreter, packages = collection.get(Interpreter), collection.get(Packages)
     for fact in (interpreter, packages):
         if isinstance(fact, Unknown):
@@ -64,7 +67,7 @@ def is_empty(agreement: Agreement) -> bool:
 
 
 def _variables(collection: Collection, machine: Machine) -> Iterator[tuple[str, str]]:
-    """Yield the variables that the workers on all nodes need, without those that name this user, node or job."""
+    """Yield variables that workers on all nodes need, without those that name this user, node or job."""
     variables = collection.get(Variables)
     if isinstance(variables, Unknown):
         return
@@ -75,7 +78,7 @@ def _variables(collection: Collection, machine: Machine) -> Iterator[tuple[str, 
 
 
 def not_agreed(collection: Collection) -> tuple[str, ...]:
-    """Return the variables that workers need but whose values must not be stored: they are or look like secrets."""
+    """Return variables that workers need but whose values, real or apparent secrets, must not be stored."""
     variables = collection.get(Variables)
     if isinstance(variables, Unknown):
         return ()
@@ -86,7 +89,7 @@ def not_agreed(collection: Collection) -> tuple[str, ...]:
 
 
 def _files(run: Session, collection: Collection, bases: Bases) -> Iterator[AgreedFile]:
-    """Yield the patched files of the verl tree, then what else this doctor has repaired in it or in the environment."""
+    """Yield the verl tree's patched files, then this doctor's other repairs in it or in the environment."""
     markers = collection.get(Markers)
     marked = [] if isinstance(markers, Unknown) else patched_files(markers, run.config.marker)
     known = set()

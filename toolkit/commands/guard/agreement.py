@@ -38,7 +38,7 @@ Base = Literal["environment", "project", "machine"]
 
 @dataclass(frozen=True)
 class Place:
-    """A path that is valid elsewhere: below the environment, below the agreement's folder, or an absolute one."""
+    """A path that is valid elsewhere: below the environment or the agreement's folder, or absolute."""
 
     base: Base
     path: str

@@ -1,4 +1,7 @@
-"""The command `guard`: a gate before a job. Silent if the job may start; otherwise one line and an exit code."""
+"""The command `guard`: a gate before a job.
+
+Silent if the job may start; otherwise one line and an exit code.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +143,7 @@ def guard(
 
 
 def _brought_back(opened: Gate, wait: float) -> list[str]:
-    """Restore lost repairs, or wait for the process of this node that does; return the reasons for failures."""
+    """Restore lost repairs, or wait for this node's process that does; return the reasons for failures."""
     try:
         lost = opened.lost()
         if not lost or not opened.may_be_repaired():
@@ -195,7 +198,10 @@ def _why(
 
 
 def _without_verl(options: Options) -> str:
-    """Why there is no verl to judge; "" if there is one. Used only without an agreement, because it is slow."""
+    """Why there is no verl to judge; "" if there is one.
+
+    Used only without an agreement, because it is slow.
+    """
     from verl_doctor.toolkit.engine import session  # noqa: PLC0415 - a gate does without all rules and facts
 
     with nothing_on_stdout():

@@ -34,7 +34,10 @@ class Found:
 
 
 def all_found(agreed: Iterable[AgreedFile], bases: Bases) -> list[Found]:
-    """Examine each file. A file that does not respond in time is unreadable. Raises UsageError if its patches are damaged."""
+    """Examine each file.
+
+    A file that does not respond in time is unreadable. Raises UsageError if its patches are damaged.
+    """
     files = [(agreed_file, bases.path(agreed_file.place)) for agreed_file in agreed]
     contents = all_in_time([partial(_content, agreed_file, path) for agreed_file, path in files])
     return [
@@ -49,7 +52,10 @@ def found(agreed: AgreedFile, bases: Bases) -> Found:
 
 
 def _content(agreed: AgreedFile, path: Path) -> bytes | Found:
-    """Return the content of a file, or the target of a link; pipes are not read. An installer may have linked the file."""
+    """Return the content of a file, or the target of a link; pipes are not read.
+
+    An installer may have linked the file.
+    """
     try:
         content = (
             os.fsencode(path.readlink()) if agreed.link else read(Path(os.path.realpath(path)), _LARGEST)
@@ -79,7 +85,7 @@ def _found(agreed: AgreedFile, path: Path, content: bytes | Found | None) -> Fou
 
 
 def _stand(agreed: AgreedFile, path: Path, lines: set[str]) -> bool:
-    """Return whether the patches are in the file in the form that `guard --apply` and `patches apply` write."""
+    """Return whether the file has the patches as `guard --apply` and `patches apply` write them."""
     from verl_doctor.toolkit.commands.guard.patches import missing  # noqa: PLC0415 - reads the file as Python
 
     return lines.issuperset(agreed.loose) and not missing(agreed.patches, path)

@@ -51,7 +51,10 @@ class Gate:
         return all(term.status == "pass" for term in guard.of_environment(self.agreement, self.here))
 
     def files(self) -> list[Found]:
-        """Return every repaired file as it is now: those that were agreed, and those that were repaired since. Raises Refused."""
+        """Return every repaired file as it is now: those agreed, and those repaired since.
+
+        Raises Refused.
+        """
         agreed = list(self.agreement.files)
         home, bases = own_journal(self.target), self.here.bases
         if os.path.isdir(home):
@@ -122,7 +125,7 @@ def _why_unread(path: Path, *, named: bool) -> str:
 
 
 def new_lock(machine: Machine, lock: Path | None) -> Path:
-    """Return where to write an agreement: the named file, the existing one, or a file next to the configuration.
+    """Return where to write an agreement: the named file, an existing one, or one by the configuration.
 
     Raises UsageError if the existing one may be another user's.
     """

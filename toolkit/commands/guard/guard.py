@@ -22,7 +22,8 @@ from verl_doctor.toolkit.system.sites import Site, is_elsewhere, plain_path
 from verl_doctor.toolkit.text import in_bytes
 
 AGREE_ANEW = "verl-doctor guard --agree"
-# BuildKit sets it in the containers of RUN lines unless BUILDKIT_SANDBOX_HOSTNAME overrides it (docs.docker.com/build).
+# BuildKit sets it in the containers of RUN lines unless BUILDKIT_SANDBOX_HOSTNAME overrides it
+# (docs.docker.com/build).
 _BUILD_HOST = "buildkitsandbox"
 _IN_AN_IMAGE = "not available while an image is built; it is checked where the job starts"
 
@@ -203,7 +204,7 @@ def _path(agreement: Agreement, here: Here) -> Iterator[Path]:
 
 
 def _tree(agreement: Agreement, here: Here) -> Iterator[Term]:
-    """Judge whether the job imports the agreed verl: it must exist, and no other may come first on the path."""
+    """Judge whether the job imports the agreed verl: it must exist and come first on the path."""
     if agreement.verl is None:
         return
     agreed = here.bases.path(agreement.verl)

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.marker import Marker, marked_lines
 
 
 def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Iterator[AgreedFile]:
-    """Yield the files of repairs in a journal that are in place and newer than `since`, each as the last repair left it.
+    """Yield files of repairs in a journal, in place and newer than `since`, as the last repair left them.
 
     Raises Refused if the journal cannot be read.
     """
@@ -39,7 +39,10 @@ def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Ite
 
 
 def from_journal(lost: Found, homes: Iterable[Path]) -> ReplaceFile | NewFile | NewLink | None:
-    """Return the recorded change that restores a lost repair; None if the file is not as it was before that repair."""
+    """Return the recorded change that restores a lost repair.
+
+    The result is None if the file is not as it was before that repair.
+    """
     for entry in (entry for home in homes for entry in reversed(journal.entries(home))):
         for index, record in entry.files():
             places = (os.path.realpath(lost.path), os.path.realpath(lost.path.parent) + f"/{lost.path.name}")

@@ -13,7 +13,10 @@ from verl_doctor.toolkit.patchsets.patchset import AnyPatch, patches_in
 
 
 def missing(entries: Iterable[Mapping[str, Any]], path: Path) -> list[AnyPatch]:
-    """Return the patches of one file, as `as_entries` made them, that it does not contain. Raises UsageError if one is damaged."""
+    """Return the patches of one file, as `as_entries` made them, that it does not contain.
+
+    Raises UsageError if one is damaged.
+    """
     patches = patches_in(entries, path)
     words = {patch.marker.partition(":")[0] for patch in patches}
     ours = next((patch.marker.partition(":")[0] for patch in patches if ":" in patch.marker), Marker.word)

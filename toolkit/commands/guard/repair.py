@@ -67,7 +67,8 @@ def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
             changes.append(change)
         else:
             refused.append(
-                f"{found.path}: its repaired content is not recorded; verl-doctor fix --apply may repair it again"
+                f"{found.path}: its repaired content is not recorded; verl-doctor fix --apply may "
+                "repair it again"
             )
     refused += (f"{patch.place}: {state.removeprefix('refused: ')}" for patch, state in states.items())
     if changes:
@@ -82,17 +83,23 @@ def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
 
 
 def _why_not_there(gate: Gate, tree: Path) -> str:
-    """Return why a tree must not be patched, whatever the agreement contains: this job does not import it; "" if it may."""
+    """Return why a tree must not be patched, whatever the agreement contains; "" if it may.
+
+    The reason is that this job does not import it.
+    """
     real, bases = Path(os.path.realpath(tree)), gate.here.bases
     if any(real.is_relative_to(os.path.realpath(base)) for base in (bases.environment, bases.project)):
         return ""
     if real == _imported(gate):
         return ""
-    return f"it lies outside {bases.environment} and {bases.project}, and this job does not import verl from there"
+    return (
+        f"it lies outside {bases.environment} and {bases.project}, and this job does not import verl from "
+        "there"
+    )
 
 
 def _imported(gate: Gate) -> Path | None:
-    """Return the package folder of the verl that the job imports, from its interpreter unless the user names one."""
+    """Return the package folder of the verl the job imports, by its interpreter unless the user names one."""
     if gate.target.verl is not None:
         return Path(os.path.realpath(gate.target.verl))
     answer = Collection((interpreter,), {Machine: gate.here.machine, Target: gate.target}).get(Interpreter)

@@ -16,7 +16,11 @@ from verl_doctor.toolkit.logs import document
 
 @dataclass(frozen=True)
 class LogsAnswer(Answer):
-    """Why a run failed. `with_timeline`: the text also shows how the start spent the time; `verbose`: what the rules report, in full."""
+    """Why a run failed.
+
+    `with_timeline`: the text also shows how the start spent the time; `verbose`: what the rules report, in
+    full.
+    """
 
     diagnosis: document.Answer
     with_timeline: bool = False

@@ -99,7 +99,7 @@ def logs(
 
 
 def _draw(answer: Answer, file: Path) -> None:
-    """Write the picture, and report on stderr whether it replaced a file, or that there is nothing to draw."""
+    """Write the picture; report on stderr whether it replaced a file, or that there is nothing to draw."""
     from verl_doctor.toolkit.logs.timeline import svg as timeline_svg  # noqa: PLC0415 - see above
     from verl_doctor.toolkit.logs.timeline.render import NOTHING  # noqa: PLC0415
 
@@ -125,7 +125,7 @@ def _fixes(answer: Answer, run: Session | None) -> dict[str, tuple[str, str]]:
 
 
 def _confirmed(answer: Answer, run: Session) -> dict[str, tuple[Confirmation, ...]]:
-    """The results of the rules that look for the causes here, by the code of the cause, including slow rules."""
+    """The results of rules that look for the causes here, including slow ones, by the code of the cause."""
     wanted = {
         cause.signature.code: [code for code in cause.signature.rules if run.registry.check(code) is not None]
         for cause in answer.reading.causes

@@ -1,4 +1,4 @@
-"""Why a run failed, for a terminal and as Markdown: the verdict, the next command, then the lines that prove it."""
+"""Why a run failed, for a terminal and as Markdown: verdict, next command, then the lines as proof."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _LONGEST = 200  # characters of such a line in a pipe
 def text_lines(
     answer: Answer, width: int | None, *, with_timeline: bool = False, verbose: bool = False
 ) -> Iterator[Text]:
-    """Yield the lines. `width` is the terminal's, or None for a pipe. Without the timeline, a sentence mentions it."""
+    """Yield the lines.
+
+    `width` is the terminal's, or None for a pipe. Without the timeline, a sentence mentions it.
+    """
     word, sentence = headline(answer)
     first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))

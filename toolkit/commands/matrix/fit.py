@@ -1,4 +1,4 @@
-"""Whether a release can be installed into the environment: verl's pins, installed packages, CUDA and the driver."""
+"""Whether a release can be installed: verl's pins, the environment's packages, CUDA and the driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ _LARGEST_MODULE = 4_000_000  # bytes
 
 @dataclass(frozen=True)
 class Objection:
-    """One reason why a release does not fit: its subject (a package, "python", "cuda"...), what is required, what is here.
+    """One reason why a release does not fit: its subject, what is required, what is here.
+
+    The subject is a package, "python", "cuda" and the like.
 
     `by` is what requires it, "it" for the release itself. `here` is empty if the release itself is rejected.
     """
@@ -52,8 +54,8 @@ class Objection:
 class Here:
     """The constraints of the target: its Python, installed packages and CUDA.
 
-    `torch_cuda` is the first number of the CUDA release that the installed torch was built for, `driver` that of the NVIDIA
-    driver's version; each is empty if missing or unknown.
+    `torch_cuda` is the first number of the CUDA release that the installed torch was built for, `driver` that
+    of the NVIDIA driver's version; each is empty if missing or unknown.
     """
 
     python: str = ""
@@ -83,7 +85,7 @@ def here(interpreter: Interpreter | None, packages: Packages | None) -> Here:
 
 
 def built_for_cuda(folder: Path) -> str:
-    """Return the major CUDA release for which compiled modules below a folder were built, empty if they name none."""
+    """Return the major CUDA release that modules below a folder were built for, empty if they name none."""
     for path in sorted(folder.rglob("*.so")):
         if 0 < path.stat().st_size <= _LARGEST_MODULE and (match := _RUNTIME.search(path.read_bytes())):
             return match[1].decode()
@@ -141,9 +143,10 @@ def clashes(
     by: tuple[str, str],
     known: Callable[[str], Iterable[str] | None],
 ) -> tuple[tuple[Objection, ...], tuple[str, ...]]:
-    """Return the packages of which no released version satisfies both sides, and those for which this is unknown.
+    """Return packages of which no released version satisfies both sides, and those where it is unknown.
 
-    `known` lists the released versions of a package, None if unavailable. It is called only if the requirements differ.
+    `known` lists the released versions of a package, None if unavailable. It is called only if the
+    requirements differ.
     """
     certain, open_ = [], []
     for name in sorted(

@@ -61,7 +61,7 @@ class Break:
 
 @dataclass(frozen=True)
 class PathState:
-    """How far one path of a job gets: it starts, or it fails while modules are imported or at engine start."""
+    """How far one path of a job gets: it starts, or it fails during module imports or at engine start."""
 
     path: str
     state: State
@@ -247,7 +247,7 @@ def _relative(place: str, question: Question) -> str:
 
 
 def _key(question: Question) -> str:
-    """Return everything that the verdict depends on, including the dates until which the user ignores rules."""
+    """Return all that the verdict depends on, including the dates until which the user ignores rules."""
     about = (
         question.identity,
         question.verl,

@@ -1,4 +1,4 @@
-"""Which releases work together: one verl tree against many releases of vLLM, or one vLLM against many of verl.
+"""Which releases work together: one verl tree against many of vLLM, or one vLLM against many of verl.
 
 Each pair is judged from both sources by the rules of `check`; verl's pins, the installed packages and the
 machine are also judged. Nothing is installed or changed.
@@ -69,8 +69,8 @@ _READERS = 3  # wheels fetched in parallel
 class Side:
     """One of the two trees of a pair, and what is known about the release that it is.
 
-    `identity` is a digest of its content, `obstacle` why an installer would refuse its wheel here, `cuda` the first number of
-    the CUDA release that it was built for.
+    `identity` is a digest of its content, `obstacle` why an installer would refuse its wheel here, `cuda` the
+    first number of the CUDA release that it was built for.
     """
 
     project: str
@@ -117,7 +117,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """The result: `rows` are releases of `subject`, each against `other`. `offered` counts all releases on the index."""
+    """The result: `rows` are releases of `subject`, each against `other`.
+
+    `offered` counts all releases on the index.
+    """
 
     subject: Subject
     other: Side
@@ -193,7 +196,10 @@ class Study:
         return here(self.interpreter, self.packages)
 
     def verl_here(self) -> Side:
-        """Return the verl of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
+        """Return the verl of the target.
+
+        Raises UsageError if there is none, CannotJudgeError if that is unknown.
+        """
         found = self._facts.get(VerlTrees)
         if isinstance(found, Unknown):
             _demand_seen(found)
@@ -201,7 +207,10 @@ class Study:
         return self._side_here("verl", found.imported)
 
     def vllm_here(self) -> Side:
-        """Return the vLLM of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
+        """Return the vLLM of the target.
+
+        Raises UsageError if there is none, CannotJudgeError if that is unknown.
+        """
         found = self._facts.get(VllmTree)
         if isinstance(found, Unknown):
             _demand_seen(found)

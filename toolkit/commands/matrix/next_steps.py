@@ -33,7 +33,9 @@ class Upgrade:
 
 
 def upgrade(study: Study, verl: Side, now: Side, project: str, wanted: str) -> Upgrade | None:
-    """Compare the installed vLLM with the next minor release, or with `wanted`. None if there is no newer release.
+    """Compare the installed vLLM with the next minor release, or with `wanted`.
+
+    None if there is no newer release.
 
     Raises UsageError, NoListing or WheelError.
     """
@@ -68,7 +70,8 @@ def _next(found: list[Release], now: Side) -> Release | None:
         here = Version(now.version)
     except InvalidVersion:
         raise UsageError(
-            f"the vLLM in {now.tree.folder} does not state its release; name the one to compare with: --next 0.13.0"
+            f"the vLLM in {now.tree.folder} does not state its release; name the one to compare with: "
+            "--next 0.13.0"
         ) from None
     later = [release for release in newest_patches(found) if release.minor > (here.major, here.minor)]
     stable = [release for release in later if not release.version.is_prerelease]
@@ -83,7 +86,10 @@ def _is_newer(release: Release, version: str) -> bool:
 
 
 def _added(old: Iterable[Break], new: Iterable[Break]) -> tuple[Break, ...]:
-    """Return the findings of `new` at places where `old` has none. A finding without a place is identified by its code."""
+    """Return the findings of `new` at places where `old` has none.
+
+    A finding without a place is identified by its code.
+    """
     known = {place for breakage in old for place in breakage.places or (breakage.code,)}
     return tuple(
         breakage

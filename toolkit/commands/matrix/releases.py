@@ -80,7 +80,9 @@ def by_default(found: list[Release], pins: SpecifierSet | None, also: Iterable[s
 
 
 def named(found: list[Release], text: str, *, patches: bool) -> list[Release]:
-    """Choose what the user names: versions ("0.11.0"), minors ("0.12"), or a range (">=0.10,<0.13"). Raises UsageError.
+    """Choose what the user names: versions ("0.11.0"), minors ("0.12"), or a range (">=0.10,<0.13").
+
+    Raises UsageError.
 
     For a minor release the newest patch is chosen; for a range with `patches` every one.
     """
@@ -158,8 +160,14 @@ def _obstacle(wheel: WheelFile, interpreter: Interpreter | None) -> str:
         return ""
     same = [needs for needs, arch in platforms if arch == interpreter.machine]
     if not same:
-        return f"is built for {listed(sorted({arch for _, arch in platforms}), 3)}, this machine is {interpreter.machine}"
-    return f"needs glibc {'.'.join(map(str, min(same)))}, this machine has {interpreter.glibc or 'another C library'}"
+        return (
+            f"is built for {listed(sorted({arch for _, arch in platforms}), 3)}, this machine is "
+            f"{interpreter.machine}"
+        )
+    return (
+        f"needs glibc {'.'.join(map(str, min(same)))}, this machine has "
+        f"{interpreter.glibc or 'another C library'}"
+    )
 
 
 def _runs_on(interpreter: str, abi: str, ours: list[int]) -> bool:

@@ -22,7 +22,8 @@ from verl_doctor.toolkit.index.wheel_sources import WheelSources
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Options, UsageError
 
-# Older releases run vLLM through copies of its parts, for which the judgement was never verified. They are judged only if named.
+# Older releases run vLLM through copies of its parts, for which the judgement was never verified. They are
+# judged only if named.
 _OLDEST_VERL = Version("0.4")
 
 
@@ -143,7 +144,10 @@ def _path(text: str | None) -> Path | None:
 
 
 def _version(text: str | None, machine: Machine) -> str:
-    """Return the text if it is a version rather than a folder; "" otherwise. Raises UsageError if it is empty."""
+    """Return the text if it is a version rather than a folder; "" otherwise.
+
+    Raises UsageError if it is empty.
+    """
     if text is None:
         return ""
     if not text:

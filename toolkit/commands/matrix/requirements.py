@@ -31,7 +31,10 @@ EXTRA = "vllm"
 
 @dataclass(frozen=True)
 class PackageRequirement:
-    """One requirement: the canonical name ("vllm" for every build of it), the versions that satisfy it, and where it is declared."""
+    """One requirement: the canonical name, the versions that satisfy it, and where it is declared.
+
+    The name is "vllm" for every build of vLLM.
+    """
 
     name: str
     specifier: str
@@ -63,7 +66,10 @@ class ReleaseRequirements:
 def requirements_of(
     distribution: Distribution, markers: Mapping[str, str], extras: Iterable[str] = ()
 ) -> ReleaseRequirements:
-    """Read the metadata of a wheel. `markers` is the environment in which it would run, `extras` are the requested ones."""
+    """Read the metadata of a wheel.
+
+    `markers` is the environment in which it would run, `extras` are the requested ones.
+    """
     found = _applying(distribution.name, distribution.requires, markers, extras, "METADATA")
     return ReleaseRequirements(tuple(dict.fromkeys(found)), distribution.requires_python)
 
@@ -71,7 +77,7 @@ def requirements_of(
 def requirements_of_tree(
     tree: Tree, markers: Mapping[str, str], installed: Distribution | None
 ) -> ReleaseRequirements:
-    """Return the requirements of a verl tree, from a checkout's files or else from the metadata of its wheel."""
+    """Return a verl tree's requirements, from a checkout's files or else from its wheel's metadata."""
     if tree.project:
         return _in_project(Path(tree.project), markers)
     folder = Path(tree.folder)
@@ -191,7 +197,7 @@ def _literal(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
 
 
 def _flattened(base: Any, extras: Any, python: Any) -> tuple[list[str], str]:
-    """Return requirements in the format of wheel metadata: those of an extra have its name in their marker."""
+    """Return requirements in wheel metadata format: those of an extra have its name in their marker."""
     texts = [text for text in base if isinstance(text, str)] if isinstance(base, list) else []
     for extra, wanted in extras.items() if isinstance(extras, dict) else ():
         for text in wanted if isinstance(wanted, list) else ():

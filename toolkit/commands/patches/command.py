@@ -50,7 +50,10 @@ def _marker_option(command: Command) -> Command:
         "words",
         multiple=True,
         metavar="WORD",
-        help="Treat this word in a comment as a marker; may be repeated. Not needed for words on old lines that are kept as comments.",
+        help=(
+            "Treat this word in a comment as a marker; may be repeated. Not needed for words on old lines "
+            "that are kept as comments."
+        ),
     )(command)
 
 
@@ -227,11 +230,14 @@ def _look(options: Options, words: Iterable[str] = (), wanted: Iterable[AnyPatch
 
 
 def _hint(found: _Found, words: Iterable[str]) -> None:
-    """Name --marker where no marker but ours was recognised: a word on added lines alone looks like any other comment."""
+    """Name --marker if only ours was recognised: a word on added lines alone looks like any comment."""
     ours = f"{found.session.config.marker}:"
     if not any(words) and all(line.marker.startswith(ours) for line in found.markers.lines):
         print(
-            "To include added lines that you marked with your own word, pass --marker WORD; without it, a word counts only if the replaced line is kept as a comment.",
+            (
+                "To include added lines that you marked with your own word, pass --marker WORD; without it, "
+                "a word counts only if the replaced line is kept as a comment."
+            ),
             file=sys.stderr,
         )
 

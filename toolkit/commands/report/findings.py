@@ -1,4 +1,7 @@
-"""The findings, the worst first, with their evidence; the silenced rules; and the known repairs, with the lines that they change."""
+"""The findings, the worst first, with their evidence; the silenced rules; and the known repairs.
+
+The repairs come with the lines that they change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Collect the data of a report: the results of `check`, the plans of `fix`, and whatever else is requested. Nothing is changed."""
+"""Collect the data of a report: the results of `check`, the plans of `fix`, and whatever else is requested.
+
+Nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from verl_doctor.toolkit.target import UsageError
 
 @dataclass(frozen=True)
 class LookRequest:
-    """What to examine besides or instead of this machine: nodes, saved facts, logs, an older snapshot, the package indexes."""
+    """What to examine besides or instead of this machine.
+
+    That is nodes, saved facts, logs, an older snapshot, and the package indexes.
+    """
 
     nodes: RequestedNodes | None = None
     facts: tuple[Path, ...] = ()
@@ -45,7 +51,10 @@ def look(run: Session, request: LookRequest, watch: Watch) -> Seen:
 
 
 def _judged(run: Session, request: LookRequest, watch: Watch) -> tuple[Report, Facts, str]:
-    """Return the report, with plans if possible; the facts of one machine, and its name if there are several."""
+    """Return the report, with plans if possible, and the facts of one machine.
+
+    Also return the name of the machine if there are several.
+    """
     source = source_of(request.facts, request.nodes, with_kept_nodes=False)
     run = replace(run, offline=True)
     found = examine(Request(run, source), watch)

@@ -35,7 +35,10 @@ _OTHERS = {
 
 
 def names_in(seen: Seen, machine: Machine, texts: Iterable[str]) -> Names:
-    """Return the names in the facts, on this machine and in the `texts` of the page. Package versions look like addresses but are not."""
+    """Return the names in the facts, on this machine and in the `texts` of the page.
+
+    Package versions look like addresses but are not.
+    """
     environ = {**machine.environ, **_variables(seen)}
     packages = seen.facts.get(Packages)
     installed = () if isinstance(packages, Unknown) else packages.distributions
@@ -58,7 +61,7 @@ def names_in(seen: Seen, machine: Machine, texts: Iterable[str]) -> Names:
 
 
 def _words(seen: Seen, installed: Iterable[Distribution]) -> Iterator[str]:
-    """Yield words that the page needs even if they are also names: packages, settings of verl, and words of the rules."""
+    """Yield words that the page needs even if they are names too: packages, verl's settings, rules' words."""
     configuration = seen.facts.get(Configuration)
     keys = () if isinstance(configuration, Unknown) else configuration.origins
     texts = chain(

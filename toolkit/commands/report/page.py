@@ -134,7 +134,10 @@ class PageSection:
 
 @dataclass(frozen=True)
 class Page:
-    """The whole page. `word` is the verdict in a word or two, `sentence` its explanation, `about` what made the page and when."""
+    """The whole page.
+
+    `word` is the verdict in a word or two, `sentence` its explanation, `about` what made the page and when.
+    """
 
     word: str
     mark: Mark
@@ -144,7 +147,7 @@ class Page:
 
 
 def mapped(value: T, change: Callable[[str], str]) -> T:
-    """Return the same value with each text in it changed, also in keys of mappings and fields of dataclasses."""
+    """Return the same value with each text in it changed, also in mapping keys and dataclass fields."""
     return _mapped(value, change)  # type: ignore[no-any-return]
 
 

@@ -23,9 +23,11 @@ _OF_CLOUDS = re.compile(
 )
 # A server of one's own: no public page is reached by these. The first group stays.
 _OF_SERVICES = re.compile(
-    r"\b((?:smb|cifs|nfs|hdfs|viewfs|rediss?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|amqps?|ldaps?|tcp|grpcs?|ssh|sftp|ftp|rsync|ray)"
-    r"://(?:[^\s/@]*@)?)(?!(?:localhost|host-\d+|node\d*-\d+|address-\d+|github\.com|gitlab\.com|huggingface\.co|hf\.co)\b)"
-    r"([A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*)",
+    (
+        r"\b((?:smb|cifs|nfs|hdfs|viewfs|rediss?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|amqps?|ldaps?|tcp"
+        r"|grpcs?|ssh|sftp|ftp|rsync|ray)://(?:[^\s/@]*@)?)(?!(?:localhost|host-\d+|node\d*-\d+|address-\d+"
+        r"|github\.com|gitlab\.com|huggingface\.co|hf\.co)\b)([A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*)"
+    ),
     re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"(.{2,}?)\d+")
@@ -50,7 +52,10 @@ class StandIns:
 
 
 class HostMask:
-    """Masks host names in a text, with or without their domain; without it only those that `may_be_found` as words."""
+    """Masks host names in a text, with or without their domain.
+
+    Without its domain, a name is masked only if it `may_be_found` as a word.
+    """
 
     def __init__(
         self, hosts: Iterable[str], may_be_found: Callable[[str], bool], stand_ins: StandIns
@@ -98,7 +103,7 @@ def _stem(name: str) -> str:
 
 
 def any_of(words: Iterable[str], before: str, behind: str) -> re.Pattern[str] | None:
-    """Return a pattern that finds each of the words, the longest first, as the group `word`; None if there are none."""
+    """Return a pattern that finds each word, the longest first, as the group `word`; None without words."""
     listed = "|".join(map(re.escape, sorted(set(words), key=len, reverse=True)))
     return re.compile(f"{before}(?P<word>{listed}){behind}") if listed else None
 
@@ -134,8 +139,9 @@ _IDENTITY = re.compile(
     r"(?<![\w-])(?:GPU-|MIG-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])|(?<!\w)[0-9a-f]{64}(?!\w)"
 )
 _OF_EVERYBODY = tuple(
-    ipaddress.ip_network(text) for text in ("127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.0.0.0/8", "::/127")
-)  # fmt: skip
+    ipaddress.ip_network(text)
+    for text in ("127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.0.0.0/8", "::/127")
+)
 _PRIVATE = tuple(
     ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )

@@ -1,4 +1,4 @@
-"""A page as one self-contained HTML file: no network, no script, with dark mode, keyboard access and a print layout.
+"""A page as one self-contained HTML file: no network or script; dark mode, keyboard access, print layout.
 
 The style and the frame are files in `data/report`. The page's content security policy lets a browser load
 nothing and apply no style but ours.
@@ -56,7 +56,7 @@ def _file(name: str) -> str:
 
 
 def _hash(style: str) -> str:
-    """Return the hash by which a policy refers to a style (https://www.w3.org/TR/CSP3/#grammardef-hash-source)."""
+    """Return a style's hash as policies write it (https://www.w3.org/TR/CSP3/#grammardef-hash-source)."""
     return "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
 
 

@@ -27,12 +27,18 @@ _ORDER = (
     system,
     unchecked,
 )
-MASKED = "Users, hosts, addresses and home folders are masked, and what looks like a secret is omitted. Names of other folders, models and data are not masked: read the page before you post it."
+MASKED = (
+    "Users, hosts, addresses and home folders are masked, and what looks like a secret is omitted. Names of "
+    "other folders, models and data are not masked: read the page before you post it."
+)
 FULL = "Only what looks like a secret is masked: this page contains names of users, hosts and addresses."
 
 
 def page_of(seen: Seen, *, masked: bool) -> Page:
-    """Return the page, verdict first. It states whether it is `masked`; the masking itself happens elsewhere."""
+    """Return the page, verdict first.
+
+    It states whether it is `masked`; the masking itself happens elsewhere.
+    """
     word, mark, sentence = _verdict(seen)
     sections: tuple[PageSection, ...] = tuple(section for part in _ORDER for section in part.sections(seen))
     made = f"Made by verl-doctor {seen.version} at {seen.taken}."
@@ -40,7 +46,10 @@ def page_of(seen: Seen, *, masked: bool) -> Page:
 
 
 def _verdict(seen: Seen) -> tuple[str, Mark, str]:
-    """Return the verdict here, and why the run failed if logs were given: a failed run outweighs a healthy machine."""
+    """Return the verdict here, and why the run failed if logs were given.
+
+    A failed run outweighs a healthy machine.
+    """
     word, sentence = headline(seen.report)
     mark = verdict.MARKS[seen.report.verdict]
     if seen.log is None or not seen.log.exit_code:

@@ -13,7 +13,10 @@ from verl_doctor.toolkit.result import Report
 
 @dataclass(frozen=True)
 class Seen:
-    """One examination. `facts` are those of one machine: the only one, or `facts_of` among several (`engine.examination.HERE` or a node).
+    """One examination.
+
+    `facts` are those of one machine: the only one, or `facts_of` among several (`engine.examination.HERE` or
+    a node).
 
     `version` is the doctor's, `taken` in UTC (ISO 8601). `log` is the diagnosis of the logs, `compared` the
     differences from where the job worked, and `indexes` how the package indexes responded; each is None if

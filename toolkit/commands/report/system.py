@@ -1,4 +1,6 @@
-"""The system below the job: everything that verl's own `scripts/diagnose.py` prints, under its names, and what it omits.
+"""The system below the job.
+
+It shows everything that verl's own `scripts/diagnose.py` prints, under its names, and what it omits.
 
 What that script prints is read from verl's releases to 0.9.1 (verl-project/verl, scripts/diagnose.py).
 """
@@ -28,9 +30,21 @@ _MIB = 2**20
 _REQUESTED = (VLLM_NAMES, ("sglang",), ("ray",), ("torch",))
 # Other packages that decide whether a verl job runs.
 _OTHER_PACKAGES = (
-    "transformers", "tensordict", "triton", "flash-attn", "flashinfer-python", "numpy", "pyarrow", "peft", "accelerate",
-    "megatron-core", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13",
-)  # fmt: skip
+    "transformers",
+    "tensordict",
+    "triton",
+    "flash-attn",
+    "flashinfer-python",
+    "numpy",
+    "pyarrow",
+    "peft",
+    "accelerate",
+    "megatron-core",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+)
 
 _Rows = Iterable[tuple[str, str]]
 

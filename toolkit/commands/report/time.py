@@ -1,4 +1,7 @@
-"""How the time until the first step is spent: the start according to the logs, and how fast weights are read in each way."""
+"""How the time until the first step is spent.
+
+It shows the start according to the logs, and how fast weights are read in each way.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,11 @@ _COLUMNS = 100  # of a chart in a page
 
 
 def sections(seen: Seen) -> Iterator[PageSection]:
-    """Yield the sections: nothing if no log shows a start, and nothing if no model was named or reading was not measured."""
+    """Yield the sections.
+
+    There is none on the start if no log shows one, and none on reading if no model was named or reading was
+    not measured.
+    """
     yield from _start(seen)
     yield from _loading(seen)
 
@@ -67,7 +74,10 @@ def _loading(seen: Seen) -> Iterator[PageSection]:
     if not tried:
         return
     cached = "" if storage.cached is None else f", {in_bytes(storage.cached)} of them in the page cache now"
-    sentence = f"{in_bytes(storage.bytes)} of weights on {storage.where}{cached}. Speeds were measured on parts of them."
+    sentence = (
+        f"{in_bytes(storage.bytes)} of weights on {storage.where}{cached}. Speeds were measured on parts of "
+        "them."
+    )
     bars = tuple(Bar(name, storage.bytes / rate, colour) for colour, (name, rate) in enumerate(tried, 1))
     speeds = Values(tuple((name, f"{in_bytes(rate)}/s") for name, rate in tried))
     title = "How long it takes to read all weights once"

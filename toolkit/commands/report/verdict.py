@@ -1,4 +1,7 @@
-"""The head of a report: which paths of a job would start, what was examined, which nodes answered, and the next commands."""
+"""The head of a report.
+
+It shows which paths of a job would start, what was examined, which nodes answered, and the next commands.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,10 @@ def _command(seen: Seen) -> Iterator[Block]:
             lines[-1] += " \\"
             lines.append("   ")
         lines[-1] += f" {text}"
-    title = f"{PurePath(command.path).name}:{command.line} starts {command.module}, {counted(len(command.words), 'word')}"
+    title = (
+        f"{PurePath(command.path).name}:{command.line} starts {command.module}, "
+        f"{counted(len(command.words), 'word')}"
+    )
     yield Fold(title, (Listing(tuple(lines), Language.SHELL),))
 
 

@@ -142,7 +142,10 @@ class PageDocument(TypedDict):
 
 
 def document(seen: Seen, page: Page, *, masked: bool) -> PageDocument:
-    """Return everything in JSON types. The texts of `page` are already masked if required, those of `seen` are not."""
+    """Return everything in JSON types.
+
+    The texts of `page` are already masked if required, those of `seen` are not.
+    """
     check = report_document.document(seen.report)
     return {
         "schema_version": 1,

@@ -1,4 +1,7 @@
-"""`verl-doctor script`: a DEBUG or FAST_LOAD variant beside a launch script, proven with verl's own configuration."""
+"""`verl-doctor script`: a DEBUG or FAST_LOAD variant beside a launch script.
+
+The variant is proven with verl's own configuration.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ _VALIDATED = "CFG114"  # asks the validation of verl itself
 
 @refuses(*OTHER_TREES[2:], "--ray-address", why="it does not affect verl's configuration; remove it")
 @click.command(
-    epilog="Exit codes: 0 the variant was written, 1 it was not, and the reason is shown, 2 wrong usage, 3 NOT CHECKED."
+    epilog=(
+        "Exit codes: 0 the variant was written, 1 it was not, and the reason is shown, 2 wrong usage, 3 NOT "
+        "CHECKED."
+    )
 )
 @target_options
 @job_options
@@ -144,7 +150,8 @@ def _script(session: Session) -> Path:
         raise UsageError("name the launch script: verl-doctor script run.sh --debug")
     if files[0].suffix in (".py", ".yaml", ".yml", ".json") or "docker" in files[0].name.lower():
         raise UsageError(
-            f"{files[0].name}: variants are made from shell scripts; name the script that starts verl with it, or pass the overrides yourself"
+            f"{files[0].name}: variants are made from shell scripts; name the script that starts verl "
+            "with it, or pass the overrides yourself"
         )
     return files[0]
 
@@ -204,7 +211,8 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
         }
         if str(path) not in ours:
             raise UsageError(
-                f"{path} exists and was not written by verl-doctor, or was edited; move it, or name another file with --output"
+                f"{path} exists and was not written by verl-doctor, or was edited; move it, or name "
+                "another file with --output"
             )
         change = ReplaceFile(path, existing, content)
     try:
@@ -224,10 +232,16 @@ def _change_lines(made: Made, *, deep: bool) -> Iterator[str]:
         yield from recipe.kept
     for result, finding in made.after.report.findings():
         if finding.severity == "error":
-            yield f"{result.code}, as in the script itself: {finding.message}; see verl-doctor explain {result.code}"
+            yield (
+                f"{result.code}, as in the script itself: {finding.message}; see verl-doctor explain "
+                f"{result.code}"
+            )
     validation = next((result for result in made.after.report.results if result.code == _VALIDATED), None)
     if deep and validation is not None:
-        yield f"verl itself {'accepts it' if validation.status == 'pass' else f'did not validate it: {validation.reason}'}"
+        yield (
+            "verl itself "
+            f"{'accepts it' if validation.status == 'pass' else f'did not validate it: {validation.reason}'}"
+        )
 
 
 def _shown(value: object) -> str:

@@ -125,7 +125,7 @@ def _trainer(changes: RecipeBuilder) -> None:
 
 
 def _own_checkpoints(changes: RecipeBuilder) -> None:
-    """Redirect what the SFT trainers of 0.3 to 0.9 save: they save after the last step regardless of `save_freq`."""
+    """Redirect what the SFT trainers of 0.3 to 0.9 save after the last step, regardless of `save_freq`."""
     key = "trainer.default_local_dir"
     folder = changes.value(key)
     if folder is not MISSING:

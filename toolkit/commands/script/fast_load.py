@@ -1,4 +1,7 @@
-"""The FAST_LOAD variant: the same training, started sooner, by settings that the installed packages read and that help here."""
+"""The FAST_LOAD variant: the same training, started sooner by settings.
+
+These are settings that the installed packages read and that help here.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ _FORMAT = f"{_ROLLOUT}.load_format"
 _DEFAULT_LOADER = frozenset({"auto", "hf", "safetensors"})  # the formats that vLLM's strategies support
 _AHEAD = "prefetch"
 _FOLKLORE = (
-    "no variable is set: VLLM_WORKER_MULTIPROC_METHOD decides how vLLM starts its processes, TOKENIZERS_PARALLELISM whether "
-    "tokenizers use threads, and neither reads weights faster"
+    "no variable is set: VLLM_WORKER_MULTIPROC_METHOD decides how vLLM starts its processes, "
+    "TOKENIZERS_PARALLELISM whether tokenizers use threads, and neither reads weights faster"
 )
 
 
@@ -55,7 +58,7 @@ def surroundings(facts: Facts) -> Surroundings:
 
 
 def _room(shm: SharedMemory | Unknown, memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> float:
-    """Return half of the free memory, limited by /dev/shm: the job needs the other half to load the weights."""
+    """Return half of the free memory, limited by /dev/shm: the job loads the weights in the other half."""
     if isinstance(shm, Unknown) or isinstance(memory, Unknown) or memory.available is None:
         return 0
     amounts = [shm.free, memory.available / 2]
@@ -72,7 +75,10 @@ def fast_load(configuration: Configuration, around: Surroundings | None = None) 
     changes.give(
         f"{_ROLLOUT}.enforce_eager",
         True,
-        "no graphs are compiled and captured at the start; every step samples more slowly, so do not use it for long runs",
+        (
+            "no graphs are compiled and captured at the start; every step samples more slowly, so do not "
+            "use it for long runs"
+        ),
     )
     _engine(changes, around)
     _copy(changes, around)
@@ -81,7 +87,7 @@ def fast_load(configuration: Configuration, around: Surroundings | None = None) 
 
 
 def _engine(changes: RecipeBuilder, around: Surroundings) -> None:
-    """Let the rollout skip reading weights if verl sends it the trained ones before sampling; otherwise read ahead.
+    """Let the rollout skip reading weights if verl sends trained ones before sampling; else read ahead.
 
     The former is verl's own default in main_ppo, `load_format: dummy...`. With LoRA the rollout keeps the
     base weights that it has read.
@@ -91,7 +97,8 @@ def _engine(changes: RecipeBuilder, around: Surroundings) -> None:
         return
     if str(now).startswith("dummy"):
         changes.kept.append(
-            f"{_FORMAT}={now} stays: the rollout reads no weights from disk, so no other format could be faster"
+            f"{_FORMAT}={now} stays: the rollout reads no weights from disk, so no other format could "
+            "be faster"
         )
     elif str(own).startswith("dummy") and _is_filled_by_trainer(changes) and not _trains_adapters(changes):
         changes.give(
@@ -103,7 +110,7 @@ def _engine(changes: RecipeBuilder, around: Surroundings) -> None:
 
 
 def _is_filled_by_trainer(changes: RecipeBuilder) -> bool:
-    """Return whether trainer and rollout share their GPUs, so that the rollout first receives the trainer's weights."""
+    """Return whether trainer and rollout share GPUs, so that the rollout first gets the trainer's weights."""
     program = Path(changes.configuration.program)
     shared = program.name == "main_ppo.py" and "experimental" not in program.parts
     return shared and changes.value("actor_rollout_ref.hybrid_engine") is not False
@@ -129,7 +136,7 @@ def _read_ahead(changes: RecipeBuilder, around: Surroundings) -> None:
 
 
 def _copy(changes: RecipeBuilder, around: Surroundings) -> None:
-    """Let verl copy cold weights from a network file system into shared memory, once for all processes of a node."""
+    """Let verl copy cold weights from a network file system to shared memory, once for a node's processes."""
     storage = around.storage
     if storage is None or storage.in_memory or storage.in_shared_memory or not storage.cold:
         return

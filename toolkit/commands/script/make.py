@@ -1,4 +1,7 @@
-"""Make a variant of a launch script: the recipe for each command, a text, and its verification. Nothing is written here."""
+"""Make a variant of a launch script: the recipe for each command, a text, and its verification.
+
+Nothing is written here.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,8 @@ def _text(script: Path) -> str:
     text = script.read_bytes().decode("utf-8", "surrogateescape")
     if "\r" in text:
         raise NoVariant(
-            f"{script}: it has Windows line ends, so bash cannot run it; convert it first: sed -i 's/\\r$//' {script}"
+            f"{script}: it has Windows line ends, so bash cannot run it; convert it first: sed -i "
+            f"'s/\\r$//' {script}"
         )
     return text
 
@@ -88,7 +92,10 @@ def _text(script: Path) -> str:
 def _first_proven(
     session: Session, before: Seen, source: str, path: Path, orders: list[Order], tried: Iterator[Draft]
 ) -> tuple[Draft, Seen]:
-    """Return the first text that is the intended variant, and its reading. Raises CannotEdit if there is none."""
+    """Return the first text that is the intended variant, and its reading.
+
+    Raises CannotEdit if there is none.
+    """
     doubt = ""
     for draft in tried:
         after = _proven(session, before, draft, source, path, orders)
@@ -127,5 +134,8 @@ def _other_settings(before: Launch, after: Launch) -> str:
 def _next_step(before: Seen, script: Path) -> str:
     elsewhere = {job.command.path for job in before.jobs} - {str(script)}
     if elsewhere:
-        return f'name the file that starts verl, {min(elsewhere)}, or make {script.name} pass its arguments on with "$@"'
+        return (
+            f"name the file that starts verl, {min(elsewhere)}, or make {script.name} pass its arguments on "
+            'with "$@"'
+        )
     return "write the command in the script with each override as a separate word, then try again"

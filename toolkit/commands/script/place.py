@@ -1,4 +1,7 @@
-"""Where a script can be changed: the words and commands of a shell script and of strings in it that other shells run."""
+"""Where a script can be changed.
+
+These are the words and commands of a shell script, and of strings in it that other shells run.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _STRING = re.compile(r"(['\"]).*\s.*=.*\1", re.DOTALL)  # may hold a command wit
 
 @dataclass(frozen=True)
 class Place:
-    """A word of a command. `top` is the word of the script that contains it: itself, or a string for another shell."""
+    """A word of a command.
+
+    `top` is the word of the script that contains it: itself, or a string for another shell.
+    """
 
     written: Written
     top: Written
@@ -39,7 +45,7 @@ class Place:
         return _key(self.written.raw)
 
     def with_value(self, value: Any) -> str:
-        """Return the word with another value after its `=`, in the same quotes if they enclose the whole word."""
+        """Return the word with another value after `=`, in the same quotes if they enclose the whole word."""
         key = self.written.raw.partition("=")[0]
         if self.nested:
             return f"{key.lstrip(_QUOTES)}={in_shell(value, nested=True)}"
@@ -65,7 +71,7 @@ class Call:
         return all(word in remaining for word in written)
 
     def anchor(self, *, last: bool) -> Place:
-        """Return the word after which others may be added: the last one, or the last before the script's own arguments."""
+        """Return the word after which to add others: the last, or the last before the script's arguments."""
         words = list(self.words)
         while not last and len(words) > 1 and _ARGUMENTS.fullmatch(words[-1].written.raw):
             words.pop()
@@ -91,7 +97,10 @@ class Script:
         return chosen[0] if len(chosen) == 1 and "\n" not in chosen[0].written.raw else None
 
     def call(self, command: Command) -> Call:
-        """Return the command that contains all words of its overrides. Raises CannotEdit if it is not in this script."""
+        """Return the command that contains all words of its overrides.
+
+        Raises CannotEdit if it is not in this script.
+        """
         if command.path == self.path:
             raws = {raw for call in self.calls for raw in call.raws}
             written = list(dict.fromkeys(word.written for word in command.words if word.written in raws))

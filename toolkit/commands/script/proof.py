@@ -1,4 +1,7 @@
-"""Verify a variant: read it like the original, compose it with verl's configuration, and judge it by the same rules."""
+"""Verify a variant.
+
+Read it like the original, compose it with verl's configuration, and judge it by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ def see(session: Session, launch: Launch | None = None) -> Seen | str:
         if isinstance(configuration, Unknown):
             return configuration.reason
         if configuration.refused:
-            return f"verl's configuration cannot be composed with the settings of {Path(command.path).name}: {configuration.refused}"
+            return (
+                f"verl's configuration cannot be composed with the settings of {Path(command.path).name}: "
+                f"{configuration.refused}"
+            )
         jobs.append(Job(command, configuration))
     if not jobs:
         reason = "it contains no command that starts verl: python -m verl... or a *.py with overrides"

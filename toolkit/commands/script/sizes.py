@@ -1,4 +1,6 @@
-"""Compute the smallest batch that a verl accepts: few samples, divided among GPUs, agents and micro batches as verl does.
+"""Compute the smallest batch that a verl accepts.
+
+It has few samples, divided among GPUs, agents and micro batches as verl does.
 
 verl's requirements (0.3 to 0.9) are in `verl/utils/config.py`, `verl/workers/config/actor.py`, the FSDP and
 Megatron workers, and `DataProto.chunk`, which gives each agent loop worker an equal share.
@@ -55,7 +57,10 @@ def shrink(changes: RecipeBuilder, rows: int | None = None, gpus: int | None = N
     small = _smallest(sizes, replicas, gpus, _whole_micro_batch(changes), rows)
     if small is None:
         return
-    why = f"{counted(small.all_samples, 'sample')} a step {'is' if small.all_samples == 1 else 'are'} the fewest that verl divides among {counted(gpus, 'GPU')}"
+    why = (
+        f"{counted(small.all_samples, 'sample')} a step {'is' if small.all_samples == 1 else 'are'} the "
+        f"fewest that verl divides among {counted(gpus, 'GPU')}"
+    )
     changes.lower(_BATCH, small.batch, why)
     changes.lower("data.gen_batch_size", small.batch, "a step does not generate more than it trains on")
     changes.lower(_SAMPLES, small.samples, "two samples of a prompt can be compared with each other")
@@ -120,7 +125,7 @@ def _whole_micro_batch(changes: RecipeBuilder) -> int | None:
 def _smallest(
     now: Sizes, replicas: int, gpus: int, whole_micro: int | None, rows: int | None
 ) -> Sizes | None:
-    """Return the fewest samples, with the smallest groups, that divide among GPUs and replicas; None if none do."""
+    """Return the fewest samples, in smallest groups, that divide among GPUs and replicas; None if none do."""
     found = []
     for samples in range(min(now.samples, _GROUP), now.samples + 1):
         for batch in range(1, now.batch + 1):

@@ -1,4 +1,4 @@
-"""Write a variant: a shell script in which some overrides of verl's configuration change, and every other byte stays.
+"""Write a variant of a shell script: some overrides of verl's configuration change, all other bytes stay.
 
 Overrides in the script are changed in place; others are added at the end of the command, because the last
 value of a key counts. Replaced lines stay as comments that end in a marker. Comments cannot stand inside a
@@ -39,7 +39,10 @@ class Order:
 
 @dataclass(frozen=True)
 class Draft:
-    """A draft of a variant, not yet verified. `replaced` are the raw words by place, `added` those after a place."""
+    """A draft of a variant, not yet verified.
+
+    `replaced` are the raw words by place, `added` those after a place.
+    """
 
     text: str
     replaced: Mapping[int, str]
@@ -158,7 +161,10 @@ def _draft(edits: _Edits, comment: str, head: str) -> Draft:
 
 
 def _edited(edits: _Edits, lines: _Lines, comment: str) -> list[str]:
-    """Return all lines, the changed ones with a marker where a comment is possible: not before a continuation, nor in a string."""
+    """Return all lines, the changed ones with a marker where a comment is possible.
+
+    No comment is possible before a continuation, nor in a string.
+    """
     after = list(lines.lines)
     unmarked: dict[int, bool] = {}
     for piece in edits.pieces():

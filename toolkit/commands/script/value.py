@@ -35,7 +35,10 @@ def _text(value: str, quote: str) -> str:
 
 
 def in_shell(value: Any, *, nested: bool) -> str:
-    """Return a value as a shell word. Quotes would end an enclosing string: inside one, special characters are escaped instead."""
+    """Return a value as a shell word.
+
+    Quotes would end an enclosing string: inside one, special characters are escaped instead.
+    """
     return _SPECIAL.sub(r"\\\1", as_written(value, "")) if nested else shlex.quote(as_written(value))
 
 

@@ -1,4 +1,7 @@
-"""A variant of a launch script: the settings to change, and why. Recipes create them, `script.text` writes them."""
+"""A variant of a launch script: the settings to change, and why.
+
+Recipes create them, `script.text` writes them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _HEAD = re.compile(r"\A(?:#!.*\n)?# (?:DEBUG|FAST_LOAD) variant of .* \((sha256 
 
 @dataclass(frozen=True)
 class ValueChange:
-    """A key of verl's configuration, its requested value, and the reason in a few words. `sign` is "+" for a key that verl lacks."""
+    """A key of verl's configuration, its requested value, and the reason in a few words.
+
+    `sign` is "+" for a key that verl lacks.
+    """
 
     key: str
     value: Any
@@ -31,7 +37,10 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The changes to one command. `kept` are sentences about settings that stay although a change might be expected."""
+    """The changes to one command.
+
+    `kept` are sentences about settings that stay although a change might be expected.
+    """
 
     changes: tuple[ValueChange, ...] = ()
     kept: tuple[str, ...] = ()
@@ -92,7 +101,7 @@ def path_of(script: Path, kind: Kind) -> Path:
 
 
 def head_of(kind: Kind, script: str, content: bytes) -> str:
-    """Return the comment at the top of a variant: the script it was made from, and the digest of its content."""
+    """Return the comment atop a variant: the script it was made from, and the digest of its content."""
     return f"{kind} variant of {script} ({digest_of(content)})"
 
 

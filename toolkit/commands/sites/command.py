@@ -1,4 +1,4 @@
-"""`verl-doctor sites`: this cluster's paths in the configuration, instead of in a Python file that is edited by hand."""
+"""`verl-doctor sites`: this cluster's paths in the configuration, not in a hand-edited Python file."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def sites() -> None:
 def import_sites(*, file: Path, apply_them: bool, form: str) -> int:
     """Import paths from a Python file into the configuration.
 
-    FILE holds lines such as MODEL = "/models/qwen" and is read, never run. The change is shown as a diff; --apply writes it.
-    They go into an existing [tool.verl-doctor.sites], or else into a verl-doctor.toml here.
+    FILE holds lines such as MODEL = "/models/qwen" and is read, never run. The change is shown as a diff;
+    --apply writes it. They go into an existing [tool.verl-doctor.sites], or else into a verl-doctor.toml
+    here.
     """
     machine = Machine()
     found = settings_in(machine.cwd / file)

@@ -1,4 +1,7 @@
-"""Write paths into the user's configuration: every other byte stays, and the result is read back before it counts."""
+"""Write paths into the user's configuration.
+
+Every other byte stays, and the result is read back before it counts.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def _parsed(text: str, otherwise: str) -> dict[str, Any]:
 
 
 def _edited(text: str, wanted: Mapping[str, str], table: str) -> str:
-    """Replace values in place, and add new ones at the end of the table or in a new table at the end of the file."""
+    """Replace values in place; add new ones at the table's end, or in a new table at the file's end."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     head = re.compile(rf"^\s*\[\s*{re.escape(table)}\s*\]\s*(?:#.*)?$")

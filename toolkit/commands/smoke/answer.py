@@ -36,5 +36,8 @@ class SmokeAnswer(Answer):
         return render.markdown_lines(self.run, self.report)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 if all applicable rungs hold, 1 if one breaks or `check` finds an error in the script, 3 if some were not tried."""
+        """Return 0 if all applicable rungs hold, 1 for a failure, 3 if some were not tried.
+
+        A failure means that a rung breaks or `check` finds an error in the script.
+        """
         return EXIT_CODES[document.verdict(self.run, self.report)]

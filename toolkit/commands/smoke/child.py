@@ -89,7 +89,9 @@ class Ran:
 
 
 def script(python: str, module: ModuleType, *arguments: str) -> list[str]:
-    """Return how to run a `probes.smoke_*` module in another interpreter: as a program that imports its reporting functions.
+    """Return how to run a `probes.smoke_*` module in another interpreter.
+
+    It runs as a program that imports its reporting functions.
 
     It is not run by its path, because its folder would come first on that interpreter's module path.
     """
@@ -208,7 +210,10 @@ class _Listener:
 
 
 def _documents(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """Return the results of a child: complete lines that are JSON objects. A child that was ended may have left a partial one."""
+    """Return the results of a child: complete lines that are JSON objects.
+
+    A child that was ended may have left a partial one.
+    """
     found = []
     with contextlib.suppress(OSError):
         for line in path.read_text("utf-8", "replace").splitlines():

@@ -1,4 +1,4 @@
-"""`verl-doctor smoke`: a ladder of trials from an import to a step of training, and the first rung that breaks."""
+"""`verl-doctor smoke`: a ladder of trials from import to training step, and the first rung that breaks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _LAST = 5
 )
 @refuses("--ray-address", why="smoke starts its own Ray; remove it")
 @click.command(
-    epilog="Exit codes: 0 every rung that applies here passes, 1 one fails, 2 wrong usage, 3 not everything was tried."
+    epilog=(
+        "Exit codes: 0 every rung that applies here passes, 1 one fails, 2 wrong usage, 3 not everything "
+        "was tried."
+    )
 )
 @target_options
 @job_options
@@ -64,9 +67,9 @@ def smoke(
 ) -> int:
     """Try imports, GPUs, Ray, vLLM and one training step, up to the first that fails.
 
-    The rungs: 1 imports and files, 2 devices, 3 Ray, 4 vLLM, 5 one training step of verl. Each runs in child processes
-    with a time limit and their own Ray, and cleans up. Without a GPU it runs on the CPU, as far as the
-    installed packages allow.
+    The rungs: 1 imports and files, 2 devices, 3 Ray, 4 vLLM, 5 one training step of verl. Each runs in child
+    processes with a time limit and their own Ray, and cleans up. Without a GPU it runs on the CPU, as far as
+    the installed packages allow.
     """
     from verl_doctor.toolkit.commands.smoke.answer import SmokeAnswer  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.commands.smoke.smoke import SmokeRequest, climb  # noqa: PLC0415

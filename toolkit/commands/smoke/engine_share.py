@@ -21,7 +21,10 @@ _OF_FREE = 0.9  # other processes of the job start meanwhile
 
 
 def engine_share(facts: Facts, weights: int, parallel: int) -> float | None:
-    """Return the share for this many bytes of weights on `parallel` GPUs, the first that the job sees; None if their memory is unknown."""
+    """Return the share for this many bytes of weights on `parallel` GPUs.
+
+    These are the first that the job sees. The result is None if their memory is unknown.
+    """
     memories = [device.memory for device in _seen(facts)[:parallel] if device.memory and not device.mig]
     if len(memories) < parallel:
         return None

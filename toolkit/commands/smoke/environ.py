@@ -21,7 +21,10 @@ _PATH, _LINK = "path", "verl"
 
 
 def smoke_environ(machine: Machine, facts: Facts, folder: Path) -> dict[str, str]:
-    """Return the variables of the job's first process. `folder` is the private folder in which children run."""
+    """Return the variables of the job's first process.
+
+    `folder` is the private folder in which children run.
+    """
     variables, job, rollout = facts.get(Variables), facts.get(JobVariables), facts.get(RolloutModule)
     environ = dict(machine.environ)
     if not isinstance(variables, Unknown) and not isinstance(job, Unknown):
@@ -33,7 +36,9 @@ def smoke_environ(machine: Machine, facts: Facts, folder: Path) -> dict[str, str
 
 
 def _with_own_verl(trees: VerlTrees | Unknown, folder: Path) -> Path | None:
-    """Return a folder with a link to the job's verl, if an interpreter in another folder would import a different one.
+    """Return a folder with a link to the job's verl.
+
+    This is done if an interpreter in another folder would import a different one.
 
     It is a link, so that nothing next to the tree is imported too.
     """
@@ -56,10 +61,11 @@ def with_own_tree(folder: Path, outcome: Outcome) -> Outcome:
 
 
 def _warm_caches(facts: Facts) -> dict[str, str]:
-    """Return the job's caches of compiled kernels that exist: without them each climb would compile everything again.
+    """Return the job's existing caches of compiled kernels, without which each climb compiles all again.
 
     What is fetched from the hub, or made from data, stays in the private home. A folder that no
-    variable names, /tmp/torchinductor_USER, counts only if this user owns it, because its content is executed.
+    variable names, /tmp/torchinductor_USER, counts only if this user owns it, because its content is
+    executed.
     """
     caches = facts.get(Caches)
     known = () if isinstance(caches, Unknown) else caches.folders

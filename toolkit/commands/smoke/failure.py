@@ -102,7 +102,10 @@ def _in_logs(folder: Path) -> tuple[Path, Cause] | None:
 
 
 def _fatal_line(logs: Path | None) -> tuple[str, str] | None:
-    """Return the first of Ray's own processes that logged a fatal line, and that line; the driver only sees that it is gone."""
+    """Return the first of Ray's own processes that logged a fatal line, and that line.
+
+    The driver only sees that the process is gone.
+    """
     for process in _OF_RAY if logs is not None else ():
         for path in sorted(logs.rglob(f"{process}*")) if logs is not None else ():
             if path.suffix in _ENDINGS and (found := _FATAL.search(_text(path))):

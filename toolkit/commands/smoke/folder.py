@@ -45,7 +45,9 @@ keep({folder!r})
 
 @contextlib.contextmanager
 def private_folder(machine: Machine) -> Iterator[Path]:
-    """Create a folder with a short path. On exit its processes are ended, and it is removed with everything noted in it.
+    """Create a folder with a short path.
+
+    On exit its processes are ended, and it is removed with everything noted in it.
 
     Raises OSError if there is no place for it.
     """
@@ -109,7 +111,7 @@ def _kept(folder: Path) -> Iterator[IO[bytes]]:
 
 
 def _place() -> str:
-    """Return the first folder with a short path and enough room, else the user's folder for temporary files."""
+    """Return the first folder with a short path and enough room, else the user's temporary folder."""
     for place in _PLACES:
         with contextlib.suppress(OSError):
             about = os.statvfs(place)

@@ -1,4 +1,4 @@
-"""Detect compilers of GPU code among the processes of a trial: a start that takes minutes because nvcc works is no hang.
+"""Detect GPU code compilers among a trial's processes: a start that takes minutes due to nvcc is no hang.
 
 FlashInfer ships its kernels as sources, and runs ninja and nvcc for those that are in no cache
 (flashinfer/jit/cpp_ext.py); the output path names the kernel.
@@ -24,7 +24,10 @@ _SAMPLER = "sampling"
 
 @dataclass(frozen=True)
 class Builds:
-    """What was compiled and for how many seconds. `kernels` are FlashInfer's, by name; `going_on`: still at the last look."""
+    """What was compiled and for how many seconds.
+
+    `kernels` are FlashInfer's, by name; `going_on`: still at the last look.
+    """
 
     seconds: float
     kernels: tuple[str, ...] = ()

@@ -27,7 +27,9 @@ _PREFIX = "verl-doctor-smoke-"
 
 @contextlib.contextmanager
 def log_folder(show: Callable[[str], None]) -> Iterator[Path]:
-    """Provide a folder for the logs of this climb, removed if nothing is kept. The oldest logs of completed climbs are removed.
+    """Provide a folder for the logs of this climb, removed if nothing is kept.
+
+    The oldest logs of completed climbs are removed.
 
     On some machines the doctor's state folder is not writable: then it is among temporary files, which is
     reported. Raises OSError if there is no place for those either.
@@ -55,7 +57,9 @@ def _new_folder(show: Callable[[str], None]) -> Path:
 
 
 def _make_room(top: Path) -> None:
-    """Remove empty folders, and the oldest ones. A running climb keeps its folder, whatever machine it runs on.
+    """Remove empty folders, and the oldest ones.
+
+    A running climb keeps its folder, whatever machine it runs on.
 
     Some shared file systems keep locks local to each machine (Lustre's localflock, NFS's local_lock), so
     folders of other machines are removed only when they are old as well.
@@ -78,7 +82,10 @@ def _is_empty(folder: Path) -> bool:
 
 
 def keep(stage: Stage, outcome: Outcome, *, always: bool) -> str:
-    """Keep the logs of a rung that failed, or `always`; else remove them. Return the path of the relevant log, "" if none is kept."""
+    """Keep the logs of a rung that failed, or `always`; else remove them.
+
+    Return the path of the relevant log, "" if none is kept.
+    """
     if outcome.status == "failed":
         _keep_those_of_ray(stage.folder, stage.logs)
     elif not always:

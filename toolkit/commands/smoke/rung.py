@@ -99,7 +99,7 @@ class Stage:
         watch: Watch | None = None,
         name: str = "child",
     ) -> Ran:
-        """Run a child like the job, with a private home, temporary folder and Ray, and keep nothing that it wrote.
+        """Run a child like the job, with a private home, temporary folder and Ray; keep nothing it wrote.
 
         It has `limit` seconds, or what is left of the climb's time. `variables` are set in addition to the
         job's own; None removes one. `watch` receives the text so far about once a second; a reason that it
@@ -145,7 +145,7 @@ class Stage:
 
 
 def private_variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the variables that separate a child, and Ray in it, from the user's home, temporary folder and clusters.
+    """Return variables separating a child and its Ray from the user's home, temporary folder and clusters.
 
     RAY_ADDRESS would select another cluster, RAY_NAMESPACE and a job's configuration another job. Ray 2.60
     enables token authentication by itself and writes a token into the home (ray-project/ray,

@@ -64,7 +64,11 @@ RUNGS = (
 
 @dataclass(frozen=True)
 class SmokeRequest:
-    """What the user requests: which rungs, on the CPU even with a GPU, in how many seconds, and whether to keep all logs."""
+    """What the user requests.
+
+    That is which rungs, whether on the CPU even with a GPU, in how many seconds, and whether to keep all
+    logs.
+    """
 
     numbers: tuple[int, ...] = tuple(rung.number for rung in RUNGS)
     on_cpu: bool = False
@@ -119,20 +123,24 @@ def climb(run: Session, request: SmokeRequest, progress: Progress) -> tuple[Smok
 
 @contextlib.contextmanager
 def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]:
-    """Provide a private folder and one for the logs. Raises UsageError if there is no room for one of them."""
+    """Provide a private folder and one for the logs.
+
+    Raises UsageError if there is no room for one of them.
+    """
     with contextlib.ExitStack() as stack:
         try:
             logs = stack.enter_context(log_folder(progress.done))
             folder = stack.enter_context(private_folder(machine))
         except OSError as error:
             raise UsageError(
-                f"{os_error_text(error)}: smoke needs a folder for temporary files; set TMPDIR to a writable one"
+                f"{os_error_text(error)}: smoke needs a folder for temporary files; set TMPDIR to a "
+                "writable one"
             ) from None
         yield folder, logs
 
 
 def _demand_that_the_tree_counts(run: Session, request: SmokeRequest) -> None:
-    """Reject a tree that the job would not import in this folder: Python searches here first for a module started with -m."""
+    """Reject a tree the job would not import here: Python searches this folder first for a -m module."""
     named, here = run.target.verl, run.machine.cwd / "verl"
     starts = any(rung.starts_job and rung.number in request.numbers for rung in RUNGS)
     looks_here = starts and not run.machine.environ.get("PYTHONSAFEPATH")

@@ -1,4 +1,4 @@
-"""Detect what a smoke test's processes leave outside its folder: shared memory and sockets, while they hold them.
+"""Detect what a smoke test's processes leave outside its folder: shared memory and sockets, while held.
 
 vLLM, verl and multiprocessing keep named segments in /dev/shm, verl sockets in /tmp; a killed process leaves
 them there. A name alone does not identify the owner: a job of the same user may start at the same time. So a
@@ -123,7 +123,10 @@ def _held_by(pids: Collection[int], machine: Machine) -> frozenset[str | Identit
 
 
 def _mapped(maps: str) -> Iterator[Identity]:
-    """Yield the mapped files. A semaphore is mapped under a name that it no longer has (sem_open(3)): only its inode identifies it."""
+    """Yield the mapped files.
+
+    A semaphore is mapped under a name that it no longer has (sem_open(3)): only its inode identifies it.
+    """
     for line in maps.splitlines():
         words = line.split(None, 5)
         if len(words) == 6 and words[5].startswith(SHARED_MEMORY):

@@ -1,4 +1,7 @@
-"""Remember passed trials in the doctor's cache, with their conditions: once these change, the trials no longer count."""
+"""Remember passed trials in the doctor's cache, with their conditions.
+
+Once the conditions change, the trials no longer count.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,10 @@ def _sources(folder: str) -> str:
 
 
 def keep_climb(run: Session, facts: Facts, climbed: SmokeRun) -> None:
-    """Remember a climb. Rungs that passed earlier in the same conditions, and were not tried this time, stay passed."""
+    """Remember a climb.
+
+    Rungs that passed earlier in the same conditions, and were not tried this time, stay passed.
+    """
     now = conditions(run, facts)
     before = recall(run, Climbed)
     if before is not None and not changed(before.conditions, now):

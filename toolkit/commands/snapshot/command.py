@@ -41,7 +41,9 @@ from verl_doctor.toolkit.target import Options
 def snapshot(*, file: Path, options: Options, nodes: RequestedNodes | None, deep: bool, form: str) -> int:
     """Save all facts of a working cluster to FILE.
 
-    `compare` reads FILE, and so do check --facts FILE and patches apply FILE. With a launch script it contains the job's configuration and variables, with --cluster all nodes. The file is JSON. It contains names of hosts, users and folders, but nothing that may be a secret.
+    `compare` reads FILE, and so do check --facts FILE and patches apply FILE. With a launch script it
+    contains the job's configuration and variables, with --cluster all nodes. The file is JSON. It contains
+    names of hosts, users and folders, but nothing that may be a secret.
     """
     from verl_doctor.toolkit.commands.snapshot.answer import SnapshotAnswer  # noqa: PLC0415 - only this command needs it
     from verl_doctor.toolkit.snapshot import snapshot as kept  # noqa: PLC0415 - only this command needs it

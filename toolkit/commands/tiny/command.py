@@ -31,7 +31,7 @@ _MOST_ROWS = 10_000
 
 
 class FolderToFill(NamedPath):
-    """A folder that is not there yet, or empty; one that cannot be made is refused before anything is done."""
+    """A folder that is missing or empty; one that cannot be made is refused before anything is done."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The folder itself, where links lead to."""

@@ -84,7 +84,8 @@ def undo(
     if nodes is not None:
         if identifier is not None or list_them or keep_edits:
             raise UsageError(
-                "on other nodes only the last repair, or all with --all, can be undone: remove ID, --list and --keep-edits"
+                "on other nodes only the last repair, or all with --all, can be undone: remove ID, "
+                "--list and --keep-edits"
             )
         return _undone_on(nodes, replace(options, ray_address=ray_address), everything=everything)
     if ray_address:
@@ -139,7 +140,10 @@ def _meant(found: History, identifier: str | None, *, everything: bool) -> list[
 
 
 def _called(changes: Iterable[Recorded], identifier: str) -> list[Recorded]:
-    """Those with this number: first those that are listed under it, then those that have a part of that number."""
+    """Those with this number.
+
+    First come those that are listed under it, then those that have a part of that number.
+    """
     if not identifier.isdecimal():
         return []
     number = int(identifier[:18])

@@ -1,4 +1,4 @@
-"""Write the bytecode caches of the installed packages before the first import, as the repair of PY103, which can be undone.
+"""Write installed packages' bytecode caches before the first import: PY103's repair, which can be undone.
 
 PY103 leaves this to the first import if that will write them. `--bytecode` does not wait for that import.
 """

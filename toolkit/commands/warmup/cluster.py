@@ -37,7 +37,9 @@ _SUMMING_UP = 10.0  # seconds of these for its report when its time is up, at mo
 def warm_nodes(
     nodes: RequestedNodes, run: Session, collection: Collection, warm_request: WarmRequest, at_once: int
 ) -> tuple[Node, ...]:
-    """Warm up every node, and include those that did not respond. Raises CouldNotQuery if no node can be queried.
+    """Warm up every node, and include those that did not respond.
+
+    Raises CouldNotQuery if no node can be queried.
 
     Ctrl-C and SIGTERM end the reading on all nodes; results received until then count.
     """

@@ -66,7 +66,10 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     why="warmup reads and starts what the interpreter imports; name a tree's files with --path",
 )
 @click.command(
-    epilog="Exit codes: 0 everything named is resident, 1 something is not, 2 wrong usage, 3 could not be determined."
+    epilog=(
+        "Exit codes: 0 everything named is resident, 1 something is not, 2 wrong usage, 3 could not be "
+        "determined."
+    )
 )
 @target_options
 @job_options
@@ -110,7 +113,10 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 @click.option(
     "--engine",
     is_flag=True,
-    help="On GPUs, also start vLLM once as the job would, to fill its compile caches. Takes minutes, and uses the GPUs.",
+    help=(
+        "On GPUs, also start vLLM once as the job would, to fill its compile caches. Takes minutes, and "
+        "uses the GPUs."
+    ),
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be read, and what is resident.")
 @answer_options

@@ -112,7 +112,7 @@ def _prompt_and_answer(values: LaunchValues) -> int:
 
 
 def _environ(machine: Machine, collection: Collection) -> dict[str, str]:
-    """Return the job's own environment, including its home and folders: the job looks there for compiled code."""
+    """Return the job's own environment, with its home and folders, where it looks for compiled code."""
     variables, job = collection.get(Variables), collection.get(JobVariables)
     environ = dict(machine.environ)
     if not isinstance(variables, Unknown) and not isinstance(job, Unknown):

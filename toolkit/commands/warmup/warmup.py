@@ -1,4 +1,4 @@
-"""The results of `verl-doctor warmup`: the files on each node, and what is compiled for the job on this one."""
+"""The results of `verl-doctor warmup`: files on each node, and what is compiled for the job on this one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class EngineCaches:
-    """The state of the engine's caches, the reason, the duration in seconds, and the caches that have grown."""
+    """The state of the engine's caches, the reason, the duration in seconds, and the grown caches."""
 
     outcome: EngineOutcome
     reason: str = ""

@@ -17,7 +17,10 @@ from verl_doctor.toolkit.verdict import EXIT_CODES
 
 @dataclass(frozen=True)
 class WatchAnswer(Answer):
-    """What runs out first, from `looks` samples in `seconds`; what runs out `within` that many seconds is a failure."""
+    """What runs out first, from `looks` samples in `seconds`.
+
+    What runs out `within` that many seconds is a failure.
+    """
 
     forecasts: Sequence[Forecast]
     looks: int
@@ -37,5 +40,5 @@ class WatchAnswer(Answer):
         return render.markdown_lines(self.forecasts, self.within)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 if nothing runs out, 1 if something does, 3 if there were too few samples for a forecast."""
+        """Return 0 if nothing runs out, 1 if something does, 3 if samples are too few for a forecast."""
         return EXIT_CODES[document.verdict(self.forecasts, self.within)]

@@ -131,7 +131,8 @@ def watch(
         and click.get_current_context().get_parameter_source("every") is _ON_COMMAND_LINE
     ):
         raise UsageError(
-            "--every is longer than --for, and one sample shows no growth; shorten it, or pass --for 0s for a single sample"
+            "--every is longer than --for, and one sample shows no growth; shorten it, or pass --for 0s "
+            "for a single sample"
         )
     with nothing_on_stdout():
         run = open_session(options)
@@ -152,7 +153,10 @@ def watch(
 
 
 def _disk(machine: Machine, named: Path) -> Path:
-    """What --path names. Raises UsageError when it is not there, or when what it lies on has no size that could be taken."""
+    """What --path names.
+
+    Raises UsageError when it is not there, or when what it lies on has no size that could be taken.
+    """
     path = machine.cwd / named
     if not os.path.exists(machine.at(str(path))):
         existing = next(above for above in path.parents if os.path.exists(machine.at(str(above))))

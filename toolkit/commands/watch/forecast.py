@@ -23,9 +23,12 @@ _REACH = 100  # times the observed period: the forecast reaches no further
 
 @dataclass(frozen=True)
 class Forecast:
-    """A gauge as it is now. `rate` is in its unit per second, None while too little was seen; `left` in seconds.
+    """A gauge as it is now.
 
-    `left` is 0 if it has run out and None if no end is in sight. `too_short`: it was not watched long enough for a forecast.
+    `rate` is in its unit per second, None while too little was seen; `left` in seconds.
+
+    `left` is 0 if it has run out and None if no end is in sight. `too_short`: it was not watched long enough
+    for a forecast.
     """
 
     gauge: Gauge

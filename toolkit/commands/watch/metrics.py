@@ -1,4 +1,4 @@
-"""The resources of this machine that a job can exhaust: how much is used, how much there is, and the consequence."""
+"""This machine's resources that a job can exhaust: how much is used, the total, and the consequence."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def _disks(stores: Stores) -> Iterator[Gauge]:
     for folder in known:
         if not folder.size or folder.free is None:
             continue
-        # Folders of one file system have the same space; two looks at one may differ by what was written between them.
+        # Folders of one file system have the same space; two looks at one may differ by what was written
+        # between them.
         space = (folder.kind, folder.size, folder.inodes)
         used = folder.size - folder.free
         limit = folder.size * _threshold(_SPILLS_UNTIL, stores.variables)
@@ -87,7 +88,7 @@ def _disks(stores: Stores) -> Iterator[Gauge]:
 
 
 def _memory(stores: Stores) -> Iterator[Gauge]:
-    """Yield the machine's memory, and that of the control group with the least left: Ray acts before either is exhausted."""
+    """Yield the machine's memory and that of the scarcest control group: Ray acts before either runs out."""
     acts = _threshold(_KILLS_FROM, stores.variables)
     memory, limits = stores.memory, stores.limits
     if not isinstance(memory, Unknown) and memory.total and memory.available is not None:

@@ -22,7 +22,10 @@ def line(clock: str, forecasts: Sequence[Forecast]) -> str:
     for forecast in forecasts:
         growth = words.change(forecast)
         end = f", {in_time(forecast.left)} left" if forecast.left else ""
-        more = f" {harmless(forecast.gauge.name)} {words.part(forecast.gauge)}{' ' + growth if growth else ''}{end} "
+        more = (
+            f" {harmless(forecast.gauge.name)} "
+            f"{words.part(forecast.gauge)}{' ' + growth if growth else ''}{end} "
+        )
         if len(text) + len(more) > _LINE:
             break
         text += more

@@ -34,7 +34,10 @@ class Clock(Protocol):
 
 @dataclass
 class History:
-    """All samples, gauge by gauge. A gauge that is missing from the last sample no longer exists, such as a raylet's folder."""
+    """All samples, gauge by gauge.
+
+    A gauge that is missing from the last sample no longer exists, such as a raylet's folder.
+    """
 
     seen: dict[str, list[tuple[float, Gauge]]] = field(default_factory=dict)
     looks: int = 0
@@ -50,7 +53,10 @@ class History:
 
 
 def watch(look: Callable[[], Stores], clock: Clock, *, every: float, until: float) -> Iterator[History]:
-    """Sample every `every` seconds, at least once, until `until` seconds have passed. A slow sample delays the next one."""
+    """Sample every `every` seconds, at least once, until `until` seconds have passed.
+
+    A slow sample delays the next one.
+    """
     begun, history = clock.now(), History()
     while True:
         history.add(clock.now() - begun, gauges(look()))

@@ -1,6 +1,7 @@
 """What to do about an exception: the first reader that recognises it gives the advice.
 
-Specific readers come first, then those that repeat what the message demands, then other releases of the package.
+Specific readers come first, then those that repeat what the message demands, then other releases of the
+package.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def advised(
 ) -> str:
     """Return advice, in parts joined by "; "; "" if there is none.
 
-    `is_known` is whether a signature has a remedy for the exception; general advice is omitted then, except for what
-    verl has repaired at this place, if that remedy `is_general`. `is_refusal` is whether the exception names the settings that
-    it refuses; advice on other releases is omitted then.
+    `is_known` is whether a signature has a remedy for the exception; general advice is omitted then, except
+    for what verl has repaired at this place, if that remedy `is_general`. `is_refusal` is whether the
+    exception names the settings that it refuses; advice on other releases is omitted then.
     """
     place = places.place_of(raised.frames)
     readers: tuple[Callable[[], str], ...] = (

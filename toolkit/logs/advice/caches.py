@@ -8,7 +8,8 @@ from verl_doctor.toolkit.logs.advice.places import LONGEST
 from verl_doctor.toolkit.logs.python_errors import Raised
 
 _REFUSED = re.compile(
-    r"\[Errno (?:5|13|28|30|36|37|116|122)\]|Permission denied|Read-only file system|No space left|[Qq]uota exceeded|Stale file handle|not writable|\(os error (?:13|28|30|122)\)"
+    r"\[Errno (?:5|13|28|30|36|37|116|122)\]|Permission denied|Read-only file system|No space left|"
+    r"[Qq]uota exceeded|Stale file handle|not writable|\(os error (?:13|28|30|122)\)"
 )
 _PATH = re.compile(r"(?<![\w:])(/[^'\"\s:,;()]+)")
 # Parts of paths, and what moves the folder. The first that fits counts.
@@ -53,14 +54,18 @@ _FOLDERS = tuple(
 
 
 def moved_by(raised: Raised) -> str:
-    """Return the variable that moves the folder which an exception calls unusable; "" if it names none that is known."""
+    """Return the variable that moves the folder which an exception calls unusable.
+
+    "" if it names none that is known.
+    """
     message = raised.message[:LONGEST]
     if raised.name != "PermissionError" and not _REFUSED.search(f"{raised.name}: {message}"):
         return ""
     for path in _PATH.findall(message):
         if names := next((names for part, names in _FOLDERS if part.search(path)), ""):
             return (
-                f"set {names.partition(' (')[0]} to a folder that exists, is writable for this user and has space, for all workers (env_vars of the runtime_env, or before ray start on every node)"
-                + (f" ({names.partition(' (')[2]}" if " (" in names else "")
-            )
+                f"set {names.partition(' (')[0]} to a folder that exists, is writable for this user and "
+                "has space, for all workers (env_vars of the runtime_env, or before ray start on every "
+                "node)"
+            ) + (f" ({names.partition(' (')[2]}" if " (" in names else "")
     return ""

@@ -18,7 +18,8 @@ CALL = re.compile(
 _UNNAMED_CALL = re.compile(r"Unexpected keyword argument '(\w+)'")
 # Ray checks the arguments of a call before it sends them; it does not name what is called.
 _RAY_CALL = re.compile(
-    r"got an unexpected keyword argument '(\w+)'|missing a required argument: '(\w+)'|too many positional arguments"
+    r"got an unexpected keyword argument '(\w+)'|missing a required argument: '(\w+)'"
+    r"|too many positional arguments"
 )
 _COMPILED = re.compile(
     r"(?:^|/)(\w+)/(?:\w+/)*\w+\.(?:pyx|pxi|pxd)$"
@@ -28,7 +29,8 @@ _TWICE = re.compile(r"([\w.]+)\(\) got multiple values for (?:keyword )?argument
 _UNPACKED = re.compile(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)")
 _ASSIGNS = re.compile(r"(?:for )?[\w.]+(?:, ?[\w.]+)+ (?:=|in) (?:await )?([\w.]+)\(")
 _NOT_PASSED = re.compile(
-    r"^`?(\w+)`? (?:must be|is|should be|has to be) (?:passed|provided|a kwarg|given|specified)\b|\b(?:must|should|need to) (?:pass|provide) `?(\w+)`?"
+    r"^`?(\w+)`? (?:must be|is|should be|has to be) (?:passed|provided|a kwarg|given|specified)\b|\b"
+    r"(?:must|should|need to) (?:pass|provide) `?(\w+)`?"
 )
 
 
@@ -45,13 +47,16 @@ def refused(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         )
         caller = place.caller or "the caller"
         return (
-            f"the actor or remote function that {caller} calls {what}: they are of different releases, or a subclass of the job or of a recipe overrides it with other parameters. Install a newer "
-            f"{place.caller if ':' not in caller else 'release of the code'}, or give that class the parameter"
+            f"the actor or remote function that {caller} calls {what}: they are of different releases, "
+            "or a subclass of the job or of a recipe overrides it with other parameters. Install a "
+            f"newer {place.caller if ':' not in caller else 'release of the code'}, or give that class "
+            "the parameter"
         )
     if found is None and place.package and (unnamed := _UNNAMED_CALL.match(raised.message)):
         return (
-            f"{place.package} passes {unnamed[1]} to a class that does not accept it: they are of different releases. Install the release of the class's "
-            f"package that {place.package} was made for (pip show {place.package}), or a newer {place.package}"
+            f"{place.package} passes {unnamed[1]} to a class that does not accept it: they are of "
+            f"different releases. Install the release of the class's package that {place.package} was "
+            f"made for (pip show {place.package}), or a newer {place.package}"
         )
     if found is None or raised.name != "TypeError":
         return ""
@@ -61,20 +66,36 @@ def refused(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     is_other = place.caller not in {"", "verl"} and function.endswith("__init__") and owner != "transformers"
     if owner and owner == place.package and is_other:
         if ":" in place.caller:
-            return f"correct the arguments at {place.caller}: {function} of {dated(owner, lines)} does not accept {keyword or 'them'}; or install a {owner} that does"
+            return (
+                f"correct the arguments at {place.caller}: {function} of {dated(owner, lines)} does not "
+                f"accept {keyword or 'them'}; or install a {owner} that does"
+            )
         return (
-            f"install the {owner} that {place.caller} requires (pip install '{place.caller}[{owner}]', or as pip show {place.caller} names it), or a {place.caller} for this "
-            f"{dated(owner, lines)}: {place.caller} passes {function} {keyword or 'arguments'}, which it does not accept"
+            f"install the {owner} that {place.caller} requires (pip install '{place.caller}[{owner}]', "
+            f"or as pip show {place.caller} names it), or a {place.caller} for this "
+            f"{dated(owner, lines)}: {place.caller} passes {function} {keyword or 'arguments'}, which "
+            "it does not accept"
         )
     if owner and owner == place.package and keyword and re.search(rf"\b{keyword}\s*=", place.code):
-        return f"{dated(owner, lines)} passes {keyword} to its own {function}, which does not accept it: a fault of this release, or files of two releases are mixed. Install a newer {distribution(owner)} (pip install -U --force-reinstall {distribution(owner)}), within what {place.caller or 'the job'} accepts"
+        return (
+            f"{dated(owner, lines)} passes {keyword} to its own {function}, which does not accept it: a "
+            "fault of this release, or files of two releases are mixed. Install a newer "
+            f"{distribution(owner)} (pip install -U --force-reinstall {distribution(owner)}), within what "
+            f"{place.caller or 'the job'} accepts"
+        )
     if owner and owner == place.package and len(raised.frames) > 1:
-        return f"a class of the job or of another package no longer fits {function} of this {dated(owner, lines)}: install the {owner} that it was made for"
+        return (
+            f"a class of the job or of another package no longer fits {function} of this "
+            f"{dated(owner, lines)}: install the {owner} that it was made for"
+        )
     of = f" of {dated(owner, lines)}" if owner else ""
     if place.package == "" and place.words:
         is_its = owner and is_named_by(owner, cls, raised.frames, lines)
         other = (
-            f", or{'' if is_its else f', if it is that of {owner} and none of the job,'} install a {owner} that accepts it"
+            (
+                f", or{'' if is_its else f', if it is that of {owner} and none of the job,'} install a "
+                f"{owner} that accepts it"
+            )
             if owner
             else ""
         )
@@ -87,17 +108,20 @@ def refused(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         return ""
     if owner:
         return (
-            f"{place.package} calls {function}{of} with arguments that it does not accept ({what.partition(' (')[0]}): they are of different releases. "
-            f"Install the {owner} that {place.package} requires (pip show {place.package}), or a {place.package} for this {owner}"
+            f"{place.package} calls {function}{of} with arguments that it does not accept "
+            f"({what.partition(' (')[0]}): they are of different releases. Install the {owner} that "
+            f"{place.package} requires (pip show {place.package}), or a {place.package} for this {owner}"
         )
     if other := served_package(raised.frames, place.package):
         return (
-            f"{place.package} calls {function} of {other} with arguments that it does not accept: they are of different releases. Install the {distribution(other)} that "
-            f"{place.package} requires (pip show {place.package}), or a newer {place.package}"
+            f"{place.package} calls {function} of {other} with arguments that it does not accept: they "
+            f"are of different releases. Install the {distribution(other)} that {place.package} "
+            f"requires (pip show {place.package}), or a newer {place.package}"
         )
     if keyword and _PASSED_ON.search(place.code) and not re.search(rf"\b{keyword}\b", place.code):
         return (
-            f"{keyword} comes from a configuration that {place.at} passes on ({place.code}), and this {function.rpartition('.')[0] or function} does not take it: remove {keyword} from that "
+            f"{keyword} comes from a configuration that {place.at} passes on ({place.code}), and this "
+            f"{function.rpartition('.')[0] or function} does not take it: remove {keyword} from that "
             f"configuration, or install the {place.package} for which it was written"
         )
     if (
@@ -106,35 +130,48 @@ def refused(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         and compiled[1] != place.package
     ):
         return (
-            f"{place.package} calls {function} of {dated(compiled[1], lines)} with arguments that it does not accept: they are of different releases. Install the {distribution(compiled[1])} that "
-            f"{place.package} requires (pip show {place.package}; pip install -U {distribution(compiled[1])} if it is old), or a newer {place.package}"
+            f"{place.package} calls {function} of {dated(compiled[1], lines)} with arguments that it "
+            f"does not accept: they are of different releases. Install the {distribution(compiled[1])} "
+            f"that {place.package} requires (pip show {place.package}; pip install -U "
+            f"{distribution(compiled[1])} if it is old), or a newer {place.package}"
         )
     if "." not in function:
         return (
-            f"{place.package} calls {function} with arguments that it does not accept: {place.package} and the package that provides {function} are of different releases. "
-            f"Install the release of that package that {place.package} names (its requirements, Dockerfile or README), or a newer {place.package}"
+            f"{place.package} calls {function} with arguments that it does not accept: {place.package} "
+            f"and the package that provides {function} are of different releases. Install the release "
+            f"of that package that {place.package} names (its requirements, Dockerfile or README), or a "
+            f"newer {place.package}"
         )
     return (
-        f"{place.package} calls {function} with arguments that it does not accept: the class belongs to the job or to another package, and was written for another "
-        f"{dated(place.package, lines)}. " + (f"Give the function a parameter {keyword}, or install" if keyword else "Install")
+        (
+            f"{place.package} calls {function} with arguments that it does not accept: the class belongs to "
+            f"the job or to another package, and was written for another {dated(place.package, lines)}. "
+        )
+        + (f"Give the function a parameter {keyword}, or install" if keyword else "Install")
         + f" the {place.package} that it was written for"
-    )  # fmt: skip
+    )
 
 
 def served_package(frames: Sequence[Frame], package: str) -> str:
-    """Return the other package that a package calls in a file named after it, "" if the deepest place is in no such file."""
+    """Return the other package that a package calls in a file named after it.
+
+    "" if the deepest place is in no such file.
+    """
     own = own_frames(frames)
     words = re.findall(r"[a-z]\w*", own[-1].path.rpartition(f"/{package}/")[2]) if own else []
     return next((word for word in words if is_served(word) and word != package), "")
 
 
 def twice(raised: Raised, place: Place) -> str:
-    """Return advice on an argument that a call gets twice, as it does if data has a column of the same name."""
+    """Return advice on an argument that a call gets twice, as when data has a column of the same name."""
     found = _TWICE.search(raised.message) if raised.name == "TypeError" else None
     if found is None:
         return ""
     newer = f", or install a newer {place.package}" if place.package else ""
-    return f"{found[1]} gets {found[2]} twice: if a column of the data or a key of the settings that are passed on is called {found[2]}, rename it{newer}"
+    return (
+        f"{found[1]} gets {found[2]} twice: if a column of the data or a key of the settings that are "
+        f"passed on is called {found[2]}, rename it{newer}"
+    )
 
 
 def unpacked(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
@@ -153,9 +190,10 @@ def unpacked(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         else ""
     )
     newer = f" install a {place.package} for this release" if place.package else " change the call"
-    return f"{function}{of} returns {count}, which {place.at} does not expect: they are of different releases.{rest}{newer}, or install the {owner or 'release'} that the code was written for".replace(
-        ".  ", ". "
-    )
+    return (
+        f"{function}{of} returns {count}, which {place.at} does not expect: they are of different "
+        f"releases.{rest}{newer}, or install the {owner or 'release'} that the code was written for"
+    ).replace(".  ", ". ")
 
 
 def not_passed(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
@@ -166,4 +204,7 @@ def not_passed(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     both = (
         f"{place.caller} does not pass {found[1] or found[2]}, which {dated(place.package, lines)} needs here"
     )
-    return f"{both}: install a newer {place.caller}, or the {place.package} that it was made for (pip show {place.caller})"
+    return (
+        f"{both}: install a newer {place.caller}, or the {place.package} that it was made for (pip show "
+        f"{place.caller})"
+    )

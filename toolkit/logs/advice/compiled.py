@@ -13,7 +13,8 @@ from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.packages import cuda_wheel, distribution
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 
-# A message may be a single long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
+# A message may be a single long word: a pattern with three repetitions that can all begin anywhere in it
+# would take hours.
 _SYMBOL = re.compile(r": undefined symbol: (\S+)")
 _OF_LIBRARY = re.compile(r", version (lib\w+\.so\.\d+)")  # the library that should have the symbol
 _LIBRARY = re.compile(r"(?<![\w.+-])(\w[\w.+-]*\.so[\w.]*): cannot open shared object file")
@@ -28,7 +29,7 @@ _BUILT = re.compile(r"(/\S*torch_extensions/\S+/)\w+\.so: cannot open shared obj
 
 
 def unlinked(raised: Raised) -> str:
-    """Return advice on a compiled file built for another release, or a library that the loader cannot find."""
+    """Return advice on a compiled file built for another release, or a library the loader cannot find."""
     if found := _SYMBOL.search(raised.message):
         path = ("", *raised.message[: found.start()].split())[-1]
         installed = PACKAGE.search(path)
@@ -37,25 +38,37 @@ def unlinked(raised: Raised) -> str:
         library = _OF_LIBRARY.match(raised.message, found.end() - found[1].endswith(","))
         if library is not None and (wheel := cuda_wheel(library[1])):
             return (
-                f"{package} was built with a newer {library[1]} than the one that is loaded: pip install -U {wheel} with the job's Python, on every node, and take CUDA's folders of the system out of "
-                f"LD_LIBRARY_PATH, whose library would be loaded first; or install the {named} that was built for the CUDA of the installed torch"
+                f"{package} was built with a newer {library[1]} than the one that is loaded: pip "
+                f"install -U {wheel} with the job's Python, on every node, and take CUDA's folders of "
+                "the system out of LD_LIBRARY_PATH, whose library would be loaded first; or install "
+                f"the {named} that was built for the CUDA of the installed torch"
             )
         if re.search(r"c10|torch|aten|_ZN2at", found[1]):
-            return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or rebuild it"
+            return (
+                f"{package} was built for another torch: reinstall {named} for the installed torch (pip "
+                f"install --force-reinstall --no-cache-dir --no-build-isolation {named}), or rebuild it"
+            )
         return ""
     if found := _BUILT.search(raised.message):
         return (
-            f"it is compiled when it is first used, and that failed: remove {found[1]}, install ninja and a CUDA toolkit of torch's CUDA (nvcc, CUDA_HOME) with the job's Python on every node, and read the first "
-            "error of the next run; or install a newer release of the package that compiles it, which may bring it compiled or do without"
+            f"it is compiled when it is first used, and that failed: remove {found[1]}, install ninja "
+            "and a CUDA toolkit of torch's CUDA (nvcc, CUDA_HOME) with the job's Python on every node, "
+            "and read the first error of the next run; or install a newer release of the package that "
+            "compiles it, which may bring it compiled or do without"
         )
     if (found := _LIBRARY.search(raised.message)) and (wheel := cuda_wheel(found[1])):
         cuda = found[1].rpartition(".so.")[2].partition(".")[0]
         return (
-            f"the package that was imported was built for the CUDA of {found[1]}, which this environment does not have: install its build for the CUDA of the installed torch (torch.version.cuda; "
-            f"many projects offer wheels for each, such as cu12 and cu13), or pip install {wheel} and add its lib folder to LD_LIBRARY_PATH if torch is for CUDA {cuda} too"
+            f"the package that was imported was built for the CUDA of {found[1]}, which this "
+            "environment does not have: install its build for the CUDA of the installed torch "
+            "(torch.version.cuda; many projects offer wheels for each, such as cu12 and cu13), or pip "
+            f"install {wheel} and add its lib folder to LD_LIBRARY_PATH if torch is for CUDA {cuda} too"
         )
     if found := _LIBRARY.search(raised.message):
-        return f"the loader does not find {found[1]}: add its folder to the process's LD_LIBRARY_PATH (find / -name '{found[1]}*'), or install the package that contains it"
+        return (
+            f"the loader does not find {found[1]}: add its folder to the process's LD_LIBRARY_PATH (find / "
+            f"-name '{found[1]}*'), or install the package that contains it"
+        )
     return ""
 
 
@@ -65,7 +78,11 @@ def without_toolkit(raised: Raised, place: Place) -> str:
         return ""
     if not any("CUDA_HOME" in frame.code for frame in raised.frames):
         return ""
-    return f"no CUDA toolkit was found, and {place.at} needs its nvcc: install the toolkit of torch's CUDA (an image whose name ends in -devel has it), and set CUDA_HOME to its folder before ray start on every node"
+    return (
+        f"no CUDA toolkit was found, and {place.at} needs its nvcc: install the toolkit of torch's CUDA (an "
+        "image whose name ends in -devel has it), and set CUDA_HOME to its folder before ray start on "
+        "every node"
+    )
 
 
 def without_gpu(raised: Raised) -> str:
@@ -73,26 +90,31 @@ def without_gpu(raised: Raised) -> str:
     if "No CUDA GPUs are available" not in raised.message or not _WITHOUT_GPU.match(raised.line.process):
         return ""
     return (
-        f"do not use a GPU in {raised.line.process.partition(' ')[0]}, which requests none, so that Ray hides all from it: serve the model that scores or embeds "
-        "as a server of its own (vllm serve, reward_model.enable) and call it over HTTP, or compute on the CPU"
+        f"do not use a GPU in {raised.line.process.partition(' ')[0]}, which requests none, so that Ray "
+        "hides all from it: serve the model that scores or embeds as a server of its own (vllm serve, "
+        "reward_model.enable) and call it over HTTP, or compute on the CPU"
     )
 
 
 def kernel(raised: Raised) -> str:
-    """Return how to find the kernel that failed, and how to do without the part of a package that called it."""
+    """Return how to find the kernel that failed, and how to do without the part of a package calling it."""
     if _KERNEL.search(raised.message) is None:
         return ""
     place = place_of(raised.frames)
     around = without_part(raised, place).removeprefix("or ")
     find = (
-        "the failing call may be an earlier one than the traceback shows: run the step again with CUDA_LAUNCH_BLOCKING=1 (in the environment of ray start or env_vars of the runtime_env), and "
+        "the failing call may be an earlier one than the traceback shows: run the step again with "
+        "CUDA_LAUNCH_BLOCKING=1 (in the environment of ray start or env_vars of the runtime_env), and "
         "compute-sanitizer if that is not enough"
     )
     return "; ".join(filter(None, (around, find)))
 
 
 def crashed(number: int, lines: Sequence[Line]) -> str:
-    """Return advice on the package in which a process crashed: the deepest place that faulthandler prints below this line."""
+    """Return advice on the package in which a process crashed.
+
+    It is the package of the deepest place that faulthandler prints below this line.
+    """
     below = (line.text for line in lines if number < line.number <= number + _CRASH_LINES)
     places = (Frame(found[1], int(found[2]), found[3]) for found in map(_CRASH.search, below) if found)
     deepest = next((frame for frame in places if not STANDARD.search(frame.path)), None)
@@ -101,4 +123,7 @@ def crashed(number: int, lines: Sequence[Line]) -> str:
         return ""
     switch = switch_for(deepest.path) or (_OF_CRASHED if package == "vllm" else "")
     switch = f", or do without it ({switch})" if switch else ""
-    return f"it crashed in {package} ({shown_at(deepest)}, in {deepest.function}): install {distribution(package)} again for this torch and this GPU, or a newer release{switch}"
+    return (
+        f"it crashed in {package} ({shown_at(deepest)}, in {deepest.function}): install "
+        f"{distribution(package)} again for this torch and this GPU, or a newer release{switch}"
+    )

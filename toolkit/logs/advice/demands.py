@@ -10,33 +10,45 @@ from verl_doctor.toolkit.logs.advice.places import LONGEST, MOST_FIELDS, OUTSIDE
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import Raised
 
-# A command of pip that a message gives, with requirements that have a release: the words around it may not be part of it.
+# A command of pip that a message gives, with requirements that have a release: the words around it may not be
+# part of it.
 _COMMAND = re.compile(
-    r"((?:uv )?pip3? install (?:-{1,2}[\w-]+ )*(?:['\"]?[A-Za-z][\w.\[\]-]*(?:[=<>!~]=?[\w.,<>=!*]+)['\"]?)(?: ['\"]?[A-Za-z][\w.\[\]-]*[=<>!~]=?[\w.,<>=!*]+['\"]?)*)"
+    r"((?:uv )?pip3? install (?:-{1,2}[\w-]+ )*(?:['\"]?[A-Za-z][\w.\[\]-]*(?:[=<>!~]=?[\w.,<>=!*]+)"
+    r"['\"]?)(?: ['\"]?[A-Za-z][\w.\[\]-]*[=<>!~]=?[\w.,<>=!*]+['\"]?)*)"
 )
 # A sentence, which may contain a decimal number, and phrases with which a program requests something.
 _SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
 _ASKS = re.compile(
-    r"(?<!-)\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|(?:[Rr]e)?[Ii]nstall|[Uu]pgrade|[Dd]owngrade|[Uu]pdate|[Ss]pecify|"
-    r"[Dd]id you (?:mean|forget)|[Yy]ou (?:can|may|could|need|have) (?!see|find)|[Aa]lternatively|[Ss]witch to|as a workaround|(?:to|[Tt]o) (?:fix|solve|resolve|avoid|enable|disable|bypass|override) )\b|"
-    r"^(?:[Pp]ass|[Aa]dd|[Rr]un|[Ee]nable|[Dd]isable|[Rr]emove|[Pp]rovide|[Cc]hoose|[Cc]all|[Cc]hange|[Cc]heck)\b|\bby (?:passing|setting|using|adding|specifying|installing|running)\b|"
-    r"\bmust\b|\bMUST\b|\b[Ss]hould (?:be|have|match)\b|\b(?:needs?|has|have) to\b|\brequires?\b|\b(?:is|are) required\b|\bonly (?:supports?|supported|available|works?)\b|\binstead\b|"
-    r"\b(?:[Vv]alid|[Aa]llowed|[Pp]ossible|[Ss]upported|[Aa]vailable|current) (?:values?|options?|choices?|columns?|keys?|dtypes?|types?|methods?|backends?|modes?|formats?|versions?|names?)\b|\b[Cc]hoo?se from\b|\b[Aa]vailable: "
+    r"(?<!-)\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|"
+    r"[Dd]ecrease|[Rr]educe|(?:[Rr]e)?[Ii]nstall|[Uu]pgrade|[Dd]owngrade|[Uu]pdate|[Ss]pecify|"
+    r"[Dd]id you (?:mean|forget)|[Yy]ou (?:can|may|could|need|have) (?!see|find)|[Aa]lternatively|"
+    r"[Ss]witch to|as a workaround|(?:to|[Tt]o) (?:fix|solve|resolve|avoid|enable|disable|bypass"
+    r"|override) )\b|^(?:[Pp]ass|[Aa]dd|[Rr]un|[Ee]nable|[Dd]isable|[Rr]emove|[Pp]rovide|[Cc]hoose|"
+    r"[Cc]all|[Cc]hange|[Cc]heck)\b|\bby (?:passing|setting|using|adding|specifying|installing"
+    r"|running)\b|\bmust\b|\bMUST\b|\b[Ss]hould (?:be|have|match)\b|\b(?:needs?|has|have) to\b"
+    r"|\brequires?\b|\b(?:is|are) required\b|\bonly (?:supports?|supported|available|works?)\b"
+    r"|\binstead\b|\b(?:[Vv]alid|[Aa]llowed|[Pp]ossible|[Ss]upported|[Aa]vailable|current) (?:values?"
+    r"|options?|choices?|columns?|keys?|dtypes?|types?|methods?|backends?|modes?|formats?|versions?"
+    r"|names?)\b|\b[Cc]hoo?se from\b|\b[Aa]vailable: "
 )
 _SUGGESTION = re.compile(r"\. Did you mean: '\w+'\?$")  # by Python, of a similar name in the same object
 _MOST_WORDS = 400  # characters of the demands that are repeated
 # Sentences that state which two things do not go together, and those that only one kind of thing does.
 _APART = re.compile(
-    r"(.+?) (?:(?:(?:is|are) )?(?:not (?:yet |currently )?(?:compatible|supported|implemented|available|allowed)|incompatible|unsupported) (?:with|for|on|when|by|in|if|while|using)|"
-    r"(?:does not|doesn't|do not|don't|cannot|can't|can not) (?:yet |currently )?(?:support|work with|work on|be used (?:together )?(?:with|for|in)|be combined with|be enabled (?:with|when))) (.+)"
+    r"(.+?) (?:(?:(?:is|are) )?(?:not (?:yet |currently )?(?:compatible|supported|implemented|available"
+    r"|allowed)|incompatible|unsupported) (?:with|for|on|when|by|in|if|while|using)|(?:does not|doesn't"
+    r"|do not|don't|cannot|can't|can not) (?:yet |currently )?(?:support|work with|work on|be used "
+    r"(?:together )?(?:with|for|in)|be combined with|be enabled (?:with|when))) (.+)"
 )
 _UNSUPPORTED = re.compile(
-    r"\b(?:not (?:yet |currently )?(?:supported(?! between instances)|implemented)|[Uu]nsupported(?! operand)|(?:does not|doesn't|do not|don't|cannot|can't) (?:yet |currently )?support)\b"
+    r"\b(?:not (?:yet |currently )?(?:supported(?! between instances)|implemented)|[Uu]nsupported"
+    r"(?! operand)|(?:does not|doesn't|do not|don't|cannot|can't) (?:yet |currently )?support)\b"
 )
 _TIME = re.compile(r" (?:yet|right now|currently|at the moment|for now)$")
 _NAMELESS = frozenset({"it", "this", "that", "they", "we", "you", "which", "there", "model", "the model"})
 _FIELD = re.compile(
-    r"([\w.\[\]-]+)\n[ \t]*(?![ \t]|Value error|Assertion failed)(.+?) \[type=(\w+), input_value=(.{1,80}?)(?:, input_type=\w+)?\]"
+    r"([\w.\[\]-]+)\n[ \t]*(?![ \t]|Value error"
+    r"|Assertion failed)(.+?) \[type=(\w+), input_value=(.{1,80}?)(?:, input_type=\w+)?\]"
 )
 _VALIDATED = re.compile(r"^\d+ validation errors? for \w+ |Value error, ")
 _OF_MODEL = re.compile(r"validation errors? for (\w+)")
@@ -47,7 +59,10 @@ _REFERS = re.compile(
 )
 # Demands that a program cannot follow: they state what went wrong within it.
 _OF_PYTHON = re.compile(
-    r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not |\b[Ss]izes? of tensors? |[Tt]ensors? must (?:have|match|be)|must match the (?:size|shape|existing)|Conversation roles|\bmust agree with\b|\bshould (?:be|have|match) (?:a |an )?(?:\dD? |\d-?[dD] )?(?:tensor|shape|v\()"
+    r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not |\b[Ss]izes? of tensors? |"
+    r"[Tt]ensors? must (?:have|match|be)|must match the (?:size|shape|existing)|Conversation roles"
+    r"|\bmust agree with\b|\bshould (?:be|have|match) (?:a |an )?(?:\dD? |\d-?[dD] )?(?:tensor|shape"
+    r"|v\()"
 )
 _SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMemoryError"})
 _CONDITION = re.compile(
@@ -77,7 +92,10 @@ def demanded(raised: Raised) -> str:
     if condition := next(filter(None, map(_CONDITION.search, demands)), None):
         request += f"; or set {condition[1]}=False"
     if variable := next(filter(None, map(_VARIABLE.search, demands)), None):
-        request += f"; set {variable[1] or variable[2]} before ray start on every node, or in env_vars of the runtime_env: workers do not get it from the shell that submits the job"
+        request += (
+            f"; set {variable[1] or variable[2]} before ray start on every node, or in env_vars of the "
+            "runtime_env: workers do not get it from the shell that submits the job"
+        )
     return request
 
 
@@ -130,4 +148,7 @@ def unsupported(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         if place.package
         else "a newer release may support it"
     )
-    return f"do without what is not supported, as the message states ({found}); {which}{this_release(place.package, lines)}"
+    return (
+        f"do without what is not supported, as the message states ({found}); "
+        f"{which}{this_release(place.package, lines)}"
+    )

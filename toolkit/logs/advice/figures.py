@@ -13,17 +13,21 @@ from verl_doctor.toolkit.logs.python_errors import Raised
 
 # A number that is no multiple of another one, each after what it is.
 _MULTIPLE = re.compile(
-    r"((?:[A-Za-z_`'\"][\w`'\".]* ){0,5}[A-Za-z_`'\"][\w`'\".]*)[ :=(]{1,3}(\d{1,9})\)? ?(?:,? ?(?:is|are) not (?:evenly )?(?:a multiple of|divisible by)|,? ?(?:must|should|needs to|has to) be (?:evenly )?(?:a multiple of|divisible by)) "
-    r"((?:[A-Za-z_`'\"][\w`'\".]* ){0,5}[A-Za-z_`'\"][\w`'\".]*)[ :=(]{1,3}(\d{1,9})\b"
+    r"((?:[A-Za-z_`'\"][\w`'\".]* ){0,5}[A-Za-z_`'\"][\w`'\".]*)[ :=(]{1,3}(\d{1,9})\)? ?(?:,? ?(?:is"
+    r"|are) not (?:evenly )?(?:a multiple of|divisible by)|,? ?(?:must|should|needs to|has to) be "
+    r"(?:evenly )?(?:a multiple of|divisible by)) ((?:[A-Za-z_`'\"][\w`'\".]* ){0,5}[A-Za-z_`'\"]"
+    r"[\w`'\".]*)[ :=(]{1,3}(\d{1,9})\b"
 )
 _FILLERS = re.compile(r"\b(?:[Tt]he|[Pp]rovided|[Gg]iven|[Nn]ormalized|[Nn]umber|[Vv]alue)\b ?(?:of )?")
 # Operations of which one operand is a text; Python formats a text with %.
 _OF_TEXT = re.compile(
-    r"unsupported operand type\(s\) for .*'(?:str|NoneType)'|not supported between instances of .*'(?:str|NoneType)'|not all arguments converted during string formatting|"
-    r"can't multiply sequence by non-int|can only concatenate str"
+    r"unsupported operand type\(s\) for .*'(?:str|NoneType)'|not supported between instances of .*'"
+    r"(?:str|NoneType)'|not all arguments converted during string formatting"
+    r"|can't multiply sequence by non-int|can only concatenate str"
 )
 _IS_NUMBER = re.compile(
-    r"(?:size|length|len|steps?|epochs?|ratio|coef|lr|freq|nnodes|per_node|per_gpu|temperature|utilization|rank|alpha|clip|decay|seed|workers|tokens|seqs|\.n|top_[kp]|momentum|beta\d?|eps)$"
+    r"(?:size|length|len|steps?|epochs?|ratio|coef|lr|freq|nnodes|per_node|per_gpu|temperature"
+    r"|utilization|rank|alpha|clip|decay|seed|workers|tokens|seqs|\.n|top_[kp]|momentum|beta\d?|eps)$"
 )
 _ABSENT_VALUES = frozenset({"null", "None", "~", ""})
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|null|None|\$\{.*")
@@ -46,11 +50,14 @@ def divisible(raised: Raised, lines: Sequence[Line]) -> str:
         if key.rpartition(".")[2] == name.replace(" ", "_")
     ]
     named = f" ({', '.join(dict.fromkeys(keys))})" if keys else ""
-    return f"make {first} a multiple of {second}{named}: {second} of {' or '.join(map(str, fitting))} divides {number}, or {first} of {-(-number // factor) * factor} is the next multiple of {factor}"
+    return (
+        f"make {first} a multiple of {second}{named}: {second} of {' or '.join(map(str, fitting))} divides "
+        f"{number}, or {first} of {-(-number // factor) * factor} is the next multiple of {factor}"
+    )
 
 
 def no_number(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
-    """Return advice on a text, or on nothing, with which a package computes: a setting whose value is no number."""
+    """Return advice on a text or nothing that a package computes with: a setting that is no number."""
     if raised.name != "TypeError" or _OF_TEXT.search(raised.message) is None or not place.package:
         return ""
     is_absent = NONE in raised.message
@@ -65,4 +72,8 @@ def no_number(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         return f"set to a number what {place.at} computes with{code}: {named}"
     if is_absent:
         return ""
-    return f"{place.at} computes with a text where it needs a number{code}: look for a value in quotes, with a comma or a unit, or with an exponent that YAML reads as text (1e-6 must be 1.0e-6), in the settings or the data"
+    return (
+        f"{place.at} computes with a text where it needs a number{code}: look for a value in quotes, with a "
+        "comma or a unit, or with an exponent that YAML reads as text (1e-6 must be 1.0e-6), in the "
+        "settings or the data"
+    )

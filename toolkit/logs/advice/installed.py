@@ -27,12 +27,18 @@ def dated(package: str, lines: Sequence[Line]) -> str:
 
 
 def has_release(package: str, bounds: str, lines: Sequence[Line]) -> bool:
-    """Return whether the log names a release of a package within these bounds (">=4.51"): to propose them may change nothing."""
+    """Return whether the log names a release of a package within these bounds (">=4.51").
+
+    If it does, proposing them may change nothing.
+    """
     return any(is_within(version, bounds) for version in versions_in(package, lines))
 
 
 def release_of(package: str, lines: Sequence[Line]) -> str:
-    """Return the release of a package that the log shows as installed last, otherwise the first that it names; "" for none."""
+    """Return the release of a package that the log shows as installed last.
+
+    Otherwise the first release that the log names; "" if it names none.
+    """
     installed = [line for line in lines if _INSTALLS.search(line.text)]
     last = [*versions_in(package, installed)][-1:]
     return last[0] if last else next(versions_in(package, lines), "")
@@ -49,7 +55,10 @@ def is_within(version: str, bounds: str) -> bool:
 def versions_in(package: str, lines: Sequence[Line]) -> Iterator[str]:
     """Yield the releases of a package that the log names, in its order."""
     form = re.compile(
-        rf"(?<![\w/.-]){re.escape(package)}(?:==|: +| (?:API server )?version:? | +| \(v?|-)v?(\d+\.\d+(?:\.\d+)?(?:[.+]?(?:post|rc|dev)\w*)?)(?![\w.])",
+        (
+            rf"(?<![\w/.-]){re.escape(package)}(?:==|: +| (?:API server )?version:? | +| \(v?|-)v?(\d+\.\d+"
+            r"(?:\.\d+)?(?:[.+]?(?:post|rc|dev)\w*)?)(?![\w.])"
+        ),
         re.IGNORECASE,
     )
     for line in lines:

@@ -16,7 +16,10 @@ _FREE = (".engine_kwargs.", ".override_config.", ".override_transformer_config."
 
 
 def unknown(key: str) -> str:
-    """Return which releases of verl have a key that the one that runs lacks, and what to set instead; "" if its history does not show it."""
+    """Return which releases of verl have a key that the running one lacks, and what to set instead.
+
+    "" if verl's history does not show the key.
+    """
     if any(section in key for section in _FREE):
         return f"verl leaves this section to the user: write +{key}="
     came, went = _last("added", key), _last("removed", key)
@@ -24,7 +27,10 @@ def unknown(key: str) -> str:
     if went and (not came or Version(came) < Version(went)):
         new = _new_names(key)
         instead = f"set {new}" if new else "leave it out"
-        return f"verl has {key} no longer from {_plain(went)} on: {instead}, or run the verl for which the script was written"
+        return (
+            f"verl has {key} no longer from {_plain(went)} on: {instead}, or run the verl for which the "
+            "script was written"
+        )
     if came:
         instead = f"use {other} with the one that runs" if other else "leave it out"
         return f"verl has {key} from {_plain(came)} on: pip install 'verl>={_plain(came)}', or {instead}"
@@ -32,7 +38,10 @@ def unknown(key: str) -> str:
 
 
 def _new_names(key: str) -> str:
-    """Return what a key is called instead, in each release that renamed it again, and what else is different; "" if it was not renamed."""
+    """Return what a key is called instead, in each release that renamed it again.
+
+    Also what else is different; "" if the key was not renamed.
+    """
     name = key
     names: list[str] = []
     notes: list[str] = []

@@ -1,4 +1,7 @@
-"""Advice on a member of a class, or a parameter of a function, that the installed release of its package lacks and others have."""
+"""Advice on a member of a class, or a parameter of a function, missing from the installed release.
+
+Other releases of its package have it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ from verl_doctor.toolkit.logs.python_errors import Raised
 from verl_doctor.toolkit.logs.releases import before, members_of, parameters_of
 
 NO_MEMBER = re.compile(
-    r"['`](?:\w+\.)*(\w+)['`] object has no attribute ['`](\w+)['`]|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
+    r"['`](?:\w+\.)*(\w+)['`] object has no attribute ['`](\w+)['`]"
+    r"|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
 )
 _OMITTED = re.compile(r"missing 1 required (?:positional|keyword-only) argument: '(\w+)'")
 
 
 def of_release(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
-    """Return which releases of a package have the member, or the parameter, that the installed one lacks or requires."""
+    """Return which releases of a package have the member or parameter the installed one lacks or requires."""
     if raised.name == "AttributeError" and (found := NO_MEMBER.search(raised.message)):
         return _member(
             found[1] or found[3] or found[5], found[2] or found[4] or found[6], raised, place, lines
@@ -32,9 +36,12 @@ def of_release(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
 
 
 def package_of_member(raised: Raised) -> str:
-    """Return the package of which other releases have the member, or the parameter, that an exception finds missing; "" if none is known.
+    """Return the package of which other releases have what an exception finds missing.
 
-    Both the class and its member must be those of the package: code of the job that uses them was written for such a release.
+    That is a member or a parameter; "" if no such package is known.
+
+    Both the class and its member must be those of the package: code of the job that uses them was written for
+    such a release.
     """
     if raised.name == "AttributeError" and (found := NO_MEMBER.search(raised.message)):
         cls = found[1] or found[3] or found[5]
@@ -96,7 +103,10 @@ def _parameter(
             else ("", "")
         )
         limits = before(since)
-        why = f"{name} of {package} takes {omitted[1] if omitted else ''} from {package}{since} on, and {user} does not pass it"
+        why = (
+            f"{name} of {package} takes {omitted[1] if omitted else ''} from {package}{since} on, and "
+            f"{user} does not pass it"
+        )
         other = f"a newer {place.package}"
     if not package or not limits:
         return ""
@@ -106,13 +116,19 @@ def _parameter(
             limits,
             raised,
             lines,
-            f"{why.partition(', and ')[0]}, and {package} itself calls it like that: files of two states are mixed, or this release has the fault",
+            (
+                f"{why.partition(', and ')[0]}, and {package} itself calls it like that: files of two "
+                "states are mixed, or this release has the fault"
+            ),
         )
     return _install(package, limits, raised, lines, why, place.package, other)
 
 
 def _nearest(found: Mapping[str, str], name: str, raised: Raised, lines: Sequence[Line]) -> tuple[str, str]:
-    """Return the package that an exception is about, with its bounds: the owner of the name, or the only one in the traceback."""
+    """Return the package that an exception is about, with its bounds.
+
+    It is the owner of the name, or the only package in the traceback.
+    """
     cls = name.partition(".")[0]
     at = {package_of(frame) for frame in raised.frames}
     near = [package for package in found if owner_of(cls) == package or (not owner_of(cls) and package in at)]
@@ -139,4 +155,7 @@ def _install(
     instead = f", or {other}" if user and user != package else ""
     installed = dated(package, lines)
     known = f" (the log names {installed})" if installed != package else ""
-    return f"{why}{known}: {installing(package, limits, raised.frames)} with the job's Python, on every node{instead}"
+    return (
+        f"{why}{known}: {installing(package, limits, raised.frames)} with the job's Python, on every "
+        f"node{instead}"
+    )

@@ -1,4 +1,4 @@
-"""Advice on a device that ran out of memory, from the figures in the message: who holds the memory, and in which form."""
+"""Advice on a device out of memory, from the figures in the message: who holds memory, and in which form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _UNUSED = re.compile(
 def held(raised: Raised) -> str:
     """Return what the figures of the message show beyond the size of the job; "" if they show nothing more.
 
-    Python names processes by their numbers inside the container, so a process of the job itself may be among the others.
+    Python names processes by their numbers inside the container, so a process of the job itself may be among
+    the others.
     """
     total = next(iter(_sizes(_TOTAL, raised.message)), 0.0)
     if not total:
@@ -28,8 +29,10 @@ def held(raised: Raised) -> str:
     advice = []
     if others > _MANY * total:
         advice.append(
-            f"other processes hold {others:.0f} of the {total:.0f} GiB of this GPU: end them if they are none of the job (nvidia-smi, verl-doctor actors, verl-doctor clean), give each rank a GPU of its own (set_device to the local rank), "
-            "or lower their share if an engine or a second model of the job is meant to share it"
+            f"other processes hold {others:.0f} of the {total:.0f} GiB of this GPU: end them if they "
+            "are none of the job (nvidia-smi, verl-doctor actors, verl-doctor clean), give each rank a "
+            "GPU of its own (set_device to the local rank), or lower their share if an engine or a "
+            "second model of the job is meant to share it"
         )
     unused = _UNUSED.search(raised.message)
     if unused is not None:
@@ -37,7 +40,10 @@ def held(raised: Raised) -> str:
         free = sizes[0] if len(sizes) == 1 else sizes[1] - sizes[0]
         if free > _MANY * total:
             advice.append(
-                f"{free:.0f} GiB lie in blocks that PyTorch holds and cannot use: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (not for processes in which an engine with sleep mode runs), or empty the cache between phases (torch.cuda.empty_cache())"
+                f"{free:.0f} GiB lie in blocks that PyTorch holds and cannot use: set "
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (not for processes in which an "
+                "engine with sleep mode runs), or empty the cache between phases "
+                "(torch.cuda.empty_cache())"
             )
     return "; ".join(advice)
 

@@ -29,20 +29,36 @@ _PIP = re.compile(
     r"[`'\"]?((?:uv )?pip3? install [^`;|\n]{2,80}?)(?:[`\"]|'?\.(?:\s|$)|'(?:\s|$)|\.?$)", re.MULTILINE
 )
 _NOT_INSTALLED = re.compile(
-    r"the package (?:for )?(\w[\w-]*) (?:seems to be not installed|doesn't seem to be installed)|requires? the following packages? [^:]*: ([\w-]+)|[Rr]equires the (\w[\w-]*) (?:library|package)|"
-    r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )|"
-    r"^(?!Module\b|Package\b|Library\b|It\b|This\b)([A-Za-z][\w-]*) (?:was|is) not (?:found|installed)\b"
+    r"the package (?:for )?(\w[\w-]*) (?:seems to be not installed|doesn't seem to be installed)"
+    r"|requires? the following packages? [^:]*: ([\w-]+)|[Rr]equires the (\w[\w-]*) (?:library|package)"
+    r"|No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )"
+    r"|^(?!Module\b|Package\b|Library\b|It\b|This\b)([A-Za-z][\w-]*) (?:was|is) not (?:found"
+    r"|installed)\b"
 )
 _BOUNDS = r"(?:>=|<=|==|~=|<|>) ?\d[\w.]*(?: ?, ?(?:>=|<=|!=|<|>) ?\d[\w.]*)*"
 _REQUIRED = re.compile(
-    rf"(?<![\w.-])([A-Za-z][\w-]*) ?({_BOUNDS}) is required|[Rr]equires? (?:[A-Za-z]\w* version )?`?([A-Za-z][\w-]*)`? ?({_BOUNDS})|"
-    r"(?<![\w.-])([A-Za-z][\w-]*) with minimum required version (\d[\w.]*)"
+    rf"(?<![\w.-])([A-Za-z][\w-]*) ?({_BOUNDS}) is required|[Rr]equires? (?:[A-Za-z]\w* version )?`?("
+    rf"[A-Za-z][\w-]*)`? ?({_BOUNDS})|(?<![\w.-])([A-Za-z][\w-]*) with minimum required version (\d"
+    r"[\w.]*)"
 )
 # Projects whose name is not that of their distribution.
 _WRITTEN_AS = {
-    "PyTorch": "torch", "Pytorch": "torch", "pytorch": "torch", "FlashAttention": "flash-attn", "Triton": "triton", "Transformers": "transformers", "DeepSpeed": "deepspeed",
-    "NumPy": "numpy", "Numpy": "numpy", "Accelerate": "accelerate", "Apex": "apex", "PEFT": "peft", "Ray": "ray", "vLLM": "vllm", "FlashInfer": "flashinfer-python",
-}  # fmt: skip
+    "PyTorch": "torch",
+    "Pytorch": "torch",
+    "pytorch": "torch",
+    "FlashAttention": "flash-attn",
+    "Triton": "triton",
+    "Transformers": "transformers",
+    "DeepSpeed": "deepspeed",
+    "NumPy": "numpy",
+    "Numpy": "numpy",
+    "Accelerate": "accelerate",
+    "Apex": "apex",
+    "PEFT": "peft",
+    "Ray": "ray",
+    "vLLM": "vllm",
+    "FlashInfer": "flashinfer-python",
+}
 _LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
 _WITHOUT_FLASH_ATTENTION = "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"
 
@@ -61,7 +77,11 @@ def recommended(raised: Raised, place: Place) -> str:
         if "FlashAttention" in raised.message:
             how += f"; or do without it: {_WITHOUT_FLASH_ATTENTION}"
         if raised.name == "PackageNotFoundError":
-            how += f"; if {name} is a source tree on PYTHONPATH, which has no metadata, run pip install --no-deps -e . in it, or use a release of {place.words or 'the caller'} that does not query its version"
+            how += (
+                f"; if {name} is a source tree on PYTHONPATH, which has no metadata, run pip install "
+                f"--no-deps -e . in it, or use a release of {place.words or 'the caller'} that does not "
+                "query its version"
+            )
         return how
     return ""
 
@@ -103,7 +123,7 @@ def announced(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
 
 
 def module(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
-    """Return advice on a missing module: the package is not installed, or its release does not have the module."""
+    """Return advice on a missing module: no package installed, or a release without the module."""
     found = _MISSING.search(raised.message)
     is_import = raised.name.endswith(("ImportError", "ModuleNotFoundError"))
     if found is None or not (is_import or _LAZY in raised.message):
@@ -112,26 +132,40 @@ def module(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     top, dot, _ = module.partition(".")
     if place.package == "ray" and not is_known(top):
         return (
-            f"Ray's worker does not find {top}, which an object or a function of the job comes from: install it on every node, or add its folder to PYTHONPATH before ray start on every "
-            "node, or to working_dir or py_modules of the job's runtime_env (ray job submit --runtime-env)"
+            f"Ray's worker does not find {top}, which an object or a function of the job comes from: "
+            "install it on every node, or add its folder to PYTHONPATH before ray start on every node, "
+            "or to working_dir or py_modules of the job's runtime_env (ray job submit --runtime-env)"
         )
     if shipped := provider(module):
-        return f"pip install {shipped} with the job's Python, on every node: it provides {module}, which {place.words or 'the importer'} imports"
+        return (
+            f"pip install {shipped} with the job's Python, on every node: it provides {module}, which "
+            f"{place.words or 'the importer'} imports"
+        )
     if tree := tree_of(module):
         return (
-            f"the wheel of {distribution(top)} has no {'.'.join(module.split('.')[:2])}: git clone {tree}, check out the tag of the release that {place.words or 'the importer'} names, and add its folder to "
-            "PYTHONPATH on every node (ms-swift: MEGATRON_LM_PATH)"
+            f"the wheel of {distribution(top)} has no {'.'.join(module.split('.')[:2])}: git clone "
+            f"{tree}, check out the tag of the release that {place.words or 'the importer'} names, and "
+            "add its folder to PYTHONPATH on every node (ms-swift: MEGATRON_LM_PATH)"
         )
     if dot and top == place.package:
-        return f"the installation of {top} is incomplete or mixes two releases: its own module {module} is missing. pip install --force-reinstall --no-cache-dir {distribution(top)} with the job's Python"
+        return (
+            f"the installation of {top} is incomplete or mixes two releases: its own module {module} is "
+            f"missing. pip install --force-reinstall --no-cache-dir {distribution(top)} with the job's "
+            "Python"
+        )
     if dot and is_known(top):
         return (
-            f"the installed {dated(top, lines)} has no module {module}, which {place.words or 'its importer'} imports: install the release of {top} that "
-            f"{place.words or 'it'} was made for{since('', module, lines, raised.frames)}, or another release of {place.package or 'the importer'}"
+            f"the installed {dated(top, lines)} has no module {module}, which "
+            f"{place.words or 'its importer'} imports: install the release of {top} that "
+            f"{place.words or 'it'} was made for{since('', module, lines, raised.frames)}, or another "
+            f"release of {place.package or 'the importer'}"
         )
     if place.package == "" and not is_known(top):
         return (
-            f"{place.words} imports {top}: if it is part of the job, add its folder to PYTHONPATH on every node, or to working_dir of the runtime_env"
+            (
+                f"{place.words} imports {top}: if it is part of the job, add its folder to PYTHONPATH on "
+                "every node, or to working_dir of the runtime_env"
+            )
             if place.words
             else ""
         )
@@ -149,4 +183,7 @@ def _installing(name: str, *, known: bool) -> str:
     same = name.replace("_", "-") if known or has_same_name(name) else ""
     if requirement := installed_as(top) if has_other_name(top) else same:
         return f"pip install {requirement} with the job's Python, on every node"
-    return f"install the package that provides the module {top} with the job's Python, from its project if the package index does not have it"
+    return (
+        f"install the package that provides the module {top} with the job's Python, from its project if the "
+        "package index does not have it"
+    )

@@ -13,10 +13,37 @@ from verl_doctor.toolkit.logs.python_errors import Frame
 
 # Exceptions that report something outside the program: a file, a network, a limit, a signal, a process.
 OUTSIDE = frozenset(
-    {"OSError", "IOError", "FileNotFoundError", "PermissionError", "ConnectionError", "ConnectionRefusedError", "ConnectionResetError", "TimeoutError", "Timeout",
-     "BrokenPipeError", "MemoryError", "OutOfMemoryError", "KeyboardInterrupt", "SystemExit", "CalledProcessError", "HTTPError", "HTTPStatusError", "ReadTimeout", "ConnectError",
-     "RayTaskError", "RayActorError", "ActorDiedError", "DistBackendError", "DistStoreError", "DistNetworkError", "GetTimeoutError", "ProcessRaisedException", "ChildFailedError"}
-)  # fmt: skip
+    {
+        "OSError",
+        "IOError",
+        "FileNotFoundError",
+        "PermissionError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "TimeoutError",
+        "Timeout",
+        "BrokenPipeError",
+        "MemoryError",
+        "OutOfMemoryError",
+        "KeyboardInterrupt",
+        "SystemExit",
+        "CalledProcessError",
+        "HTTPError",
+        "HTTPStatusError",
+        "ReadTimeout",
+        "ConnectError",
+        "RayTaskError",
+        "RayActorError",
+        "ActorDiedError",
+        "DistBackendError",
+        "DistStoreError",
+        "DistNetworkError",
+        "GetTimeoutError",
+        "ProcessRaisedException",
+        "ChildFailedError",
+    }
+)
 PASSING = frozenset(
     {
         "starlette",
@@ -75,7 +102,7 @@ def place_of(frames: Sequence[Frame]) -> Place:
 
 
 def installing(package: str, limits: str, frames: Sequence[Frame] = ()) -> str:
-    """Return how to get a release of a package within bounds: with pip, or in its source tree, if that is what runs."""
+    """Return how to get a release of a package within bounds: with pip, or in the source tree that runs."""
     tree = next(
         (
             found[1]
@@ -87,14 +114,20 @@ def installing(package: str, limits: str, frames: Sequence[Frame] = ()) -> str:
     )
     if tree:
         where = "the folder that the job uploads" if "/_ray_pkg_" in tree else tree
-        return f"check out a release {limits} of {package} in the source tree from which it runs (git checkout vX.Y.Z in {where})"
+        return (
+            f"check out a release {limits} of {package} in the source tree from which it runs (git checkout "
+            f"vX.Y.Z in {where})"
+        )
     return f"pip install '{distribution(package)}{limits}'"
 
 
 def is_named_by(package: str, name: str, frames: Sequence[Frame], lines: Sequence[Line]) -> bool:
-    """Return whether a traceback shows that a class or a function is that of a package, and not one of the job with the same name.
+    """Return whether a traceback shows that a class or a function is that of a package.
 
-    Code of another package uses the packages that it requires. A file of the job may define the same name: then a line must import it.
+    It may be one of the job with the same name instead.
+
+    Code of another package uses the packages that it requires. A file of the job may define the same name:
+    then a line must import it.
     """
     own = own_frames(frames)
     if not own or not is_of_the_job(own[-1]):

@@ -28,20 +28,25 @@ from verl_doctor.toolkit.logs.repairs import repairs_of
 
 _CALLERS = 2  # the deepest places, of which those of verl may have been repaired
 _MOST_REPAIRS = 2
-_OF_CALLER = 1  # repairs of a function that only called what failed: one of a function that was often changed is hardly the fault
+# Repairs of a function that only called what failed: one of a function that was often changed is hardly the
+# fault.
+_OF_CALLER = 1
 _RECIPE = re.compile(r"/(recipes?|examples?)/")
-# Exceptions by which a package's own code fails, those that its input may cause too, and packages that call what others give them.
+# Exceptions by which a package's own code fails, those that its input may cause too, and packages that call
+# what others give them.
 _INTERNAL = frozenset(
     {"AttributeError", "AssertionError", "NameError", "UnboundLocalError", "NotImplementedError"}
 )
 _ON_INPUT = frozenset({"KeyError", "IndexError", "TypeError"})
 _OF_INPUT = re.compile(r"'(?:str|list|dict|tuple|int|float|bool|set)' object")
 _NO_RELEASE = re.compile(
-    r"between instances of '(?:NoneType' and 'str|str' and 'NoneType|NoneType' and 'Version)'|expected string or bytes-like object"
+    r"between instances of '(?:NoneType' and 'str|str' and 'NoneType|NoneType' and 'Version)'"
+    r"|expected string or bytes-like object"
 )
 _RELEASE = re.compile(r"\w*[vV]ersion\w*")
 _COMPUTING = frozenset({"torch", "numpy", "triton", "pandas", "datasets"})
-# Engines and compilers, whose checks are of their own state: what their input must be, they check where they take it.
+# Engines and compilers, whose checks are of their own state: what their input must be, they check where they
+# take it.
 _ENGINES = frozenset(
     {"verl", "vllm", "vllm_ascend", "sglang", "torch", "triton", "flashinfer", "lmcache", "fla"}
 )
@@ -68,8 +73,8 @@ def of_recipe(raised: Raised) -> str:
     if (found := _RECIPE.search(own[-1].path)) is None:
         return ""
     return (
-        f"if this {found[1].removesuffix('s')} is unchanged, it was written for another release of verl: use the one of the release that runs, or install "
-        f"the verl that its README names"
+        f"if this {found[1].removesuffix('s')} is unchanged, it was written for another release of "
+        "verl: use the one of the release that runs, or install the verl that its README names"
     )
 
 
@@ -92,11 +97,17 @@ def without_release(raised: Raised, place: Place) -> str:
     if not compared or "'str'" in raised.message.partition(" and ")[0]:
         return ""
     engine = (
-        ": if it is the engine's, install vllm or sglang with the job's Python, and set rollout.name to the one that is installed"
+        (
+            ": if it is the engine's, install vllm or sglang with the job's Python, and set rollout.name to "
+            "the one that is installed"
+        )
         if place.package == "verl"
         else ""
     )
-    return f"{compared} is empty: the package whose release {place.at} compares is not installed in this Python, or has no metadata (pip list){engine}"
+    return (
+        f"{compared} is empty: the package whose release {place.at} compares is not installed in this "
+        f"Python, or has no metadata (pip list){engine}"
+    )
 
 
 def repaired(raised: Raised, lines: Sequence[Line]) -> str:
@@ -123,14 +134,20 @@ def repaired(raised: Raised, lines: Sequence[Line]) -> str:
     shown = "; ".join(
         f"{repair.release} (verl-project/verl#{repair.number})" for repair in known[:_MOST_REPAIRS]
     )
-    return f"releases of verl repaired {frame.function}, which failed here, in {shown}: if this is that fault, {installing('verl', f'>={known[0].release}', (frame,))}, or take the change into the tree that runs"
+    return (
+        f"releases of verl repaired {frame.function}, which failed here, in {shown}: if this is that fault, "
+        f"{installing('verl', f'>={known[0].release}', (frame,))}, or take the change into the tree that "
+        "runs"
+    )
 
 
 def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
-    """Return advice on a fault inside a package that its message does not explain, from the kind of the exception and from what called the package.
+    """Return advice on a fault inside a package that its message does not explain.
 
-    It proposes another release only where the traceback gives a reason: two packages that meet there, or a package that does
-    not define what its own code uses.
+    It is derived from the kind of the exception and from what called the package.
+
+    It proposes another release only where the traceback gives a reason: two packages that meet there, or a
+    package that does not define what its own code uses.
     """
     package, is_check = place.package, raised.name == "AssertionError"
     if not package or (package in PASSING and not is_check):
@@ -146,18 +163,23 @@ def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         advice.append(repairs)
     elif other := _adapted(raised, place):
         advice.append(
-            f"{place.at} is the part of {package} for {other}, and this {other} is of another release than the one for which it was written: install the {other} that this {package} names "
-            f"(its release notes, pip show {package}), the one before if it came with an upgrade of {other}, or a newer {package}"
+            f"{place.at} is the part of {package} for {other}, and this {other} is of another release "
+            f"than the one for which it was written: install the {other} that this {package} names (its "
+            f"release notes, pip show {package}), the one before if it came with an upgrade of {other}, "
+            f"or a newer {package}"
         )
     elif place.caller and ":" not in place.caller:
         shown = "verl-doctor matrix" if place.caller == "verl" else f"pip check, pip show {place.caller}"
         advice.append(
-            f"check whether {place.caller} and {dated(package, lines)} fit ({shown}), and install the releases that {place.caller} requires"
+            f"check whether {place.caller} and {dated(package, lines)} fit ({shown}), and install the "
+            f"releases that {place.caller} requires"
         )
     elif _is_own_fault(raised, package):
         advice.append(
-            f"that is a fault of this release of {package}, or files of two releases are mixed: pip install --force-reinstall {distribution(package)} in another release than "
-            f"{dated(package, lines) if dated(package, lines) != package else 'the installed one'}, the one before if it came with an upgrade, otherwise a newer one"
+            f"that is a fault of this release of {package}, or files of two releases are mixed: pip "
+            f"install --force-reinstall {distribution(package)} in another release than "
+            f"{dated(package, lines) if dated(package, lines) != package else 'the installed one'}, the "
+            "one before if it came with an upgrade, otherwise a newer one"
         )
     else:
         advice.append("if it began with an upgrade, return to the releases before it")
@@ -165,7 +187,9 @@ def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
 
 
 def passed_on(raised: Raised, place: Place) -> str:
-    """Return advice on an exception in torch or another package that computes with what it is given: the package that gave it.
+    """Return advice on an exception in a package that computes with what it is given, such as torch.
+
+    The advice concerns the package that gave it.
 
     "" if a file of the job gave it, which is what to correct.
     """
@@ -179,13 +203,17 @@ def passed_on(raised: Raised, place: Place) -> str:
     package = package_of(giver)
     code = f" ({giver.code})" if is_telling(giver.code) else ""
     return (
-        f"{place.package} refuses what {package} gives it at {shown_at(giver)}{code}: look at the settings, the data and the weights that reach this place; "
-        f"search the tracker of {package} for these words"
+        f"{place.package} refuses what {package} gives it at {shown_at(giver)}{code}: look at the "
+        f"settings, the data and the weights that reach this place; search the tracker of {package} for "
+        "these words"
     )
 
 
 def _adapted(raised: Raised, place: Place) -> str:
-    """Return the package that called a part of another one that is named after it, as modelopt/plugins/transformer_engine.py is; "" for none."""
+    """Return the package that called a part of another one that is named after it.
+
+    An example is modelopt/plugins/transformer_engine.py; "" for none.
+    """
     path = own_frames(raised.frames)[-1].path if own_frames(raised.frames) else ""
     inside = re.split(r"[/.]", path.rpartition(f"/{place.package}/")[2])[:-1]
     return next(
@@ -206,17 +234,30 @@ def _fact(raised: Raised, place: Place) -> str:
     if raised.name == "AssertionError":
         if condition:
             where = f" ({by.removeprefix(', ')})" if by else ""
-            return f"{package} checks at {place.at}{where} that {condition}; find what sets these values: settings of the job, its data, the weights, or the number of GPUs"
+            return (
+                f"{package} checks at {place.at}{where} that {condition}; find what sets these values: "
+                "settings of the job, its data, the weights, or the number of GPUs"
+            )
         explained = "" if is_wordless(raised.message) else "the exception states what is wrong: "
         return f"{explained}a check in {package} fails at {place.at}{code}{by}"
     if NONE in raised.message:
         return f"a value that {package} needs at {place.at} was never set{code}{by}"
     if raised.name == "KeyError" and KEY.fullmatch(raised.message.strip()):
-        return f"what {package} reads at {place.at}{by} has no {raised.message.strip()}{code}: compare it with what {package} documents for this input, and with the file from which it comes (config.json, the data, the response of a service)"
+        return (
+            f"what {package} reads at {place.at}{by} has no {raised.message.strip()}{code}: compare it with "
+            f"what {package} documents for this input, and with the file from which it comes (config.json, "
+            "the data, the response of a service)"
+        )
     if raised.name == "IndexError":
-        return f"what {package} reads at {place.at}{by} is empty or shorter than it expects{code}: look for an empty row, response or list in what it was given"
+        return (
+            f"what {package} reads at {place.at}{by} is empty or shorter than it expects{code}: look for an "
+            "empty row, response or list in what it was given"
+        )
     if raised.name not in _INTERNAL or _OF_INPUT.search(raised.message):
-        return f"{package} fails at {place.at} on its input{code}{by}; compare it with what the documentation of {package} requires"
+        return (
+            f"{package} fails at {place.at} on its input{code}{by}; compare it with what the documentation "
+            f"of {package} requires"
+        )
     return f"the code of {package} fails at {place.at}{by}{code}"
 
 

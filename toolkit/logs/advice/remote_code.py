@@ -14,8 +14,10 @@ def of_remote_code(raised: Raised, place: Place) -> str:
         return ""
     code = f": {place.code}" if is_telling(place.code) else ""
     return (
-        f"the model's own code (trust_remote_code) fails at {place.at}{code}: install the releases of transformers and torch that its model card names (transformers_version in "
-        "config.json), download its newest code from the Hub, or load it without trust_remote_code if transformers has the architecture; some models' code supports inference only"
+        f"the model's own code (trust_remote_code) fails at {place.at}{code}: install the releases of "
+        "transformers and torch that its model card names (transformers_version in config.json), "
+        "download its newest code from the Hub, or load it without trust_remote_code if transformers "
+        "has the architecture; some models' code supports inference only"
     )
 
 

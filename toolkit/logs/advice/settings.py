@@ -14,24 +14,76 @@ from verl_doctor.toolkit.logs.python_errors import Raised
 
 _MANDATORY = re.compile(r"Missing mandatory value: ([\w.]+)")
 _OVERRIDE = re.compile(
-    r"(?<![\w.])\+{0,2}((?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|async_training|rollout|custom_reward_function)(?:\.\w+)+)="
+    r"(?<![\w.])\+{0,2}((?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model"
+    r"|async_training|rollout|custom_reward_function)(?:\.\w+)+)="
 )
 # Arguments of engines, LoRA and Megatron, with verl's keys for them.
 ROLLOUT, _MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 _SET_BY = {
     **dict.fromkeys(["gpu_memory_utilization", "mem_fraction_static"], f"{ROLLOUT}.gpu_memory_utilization"),
     **dict.fromkeys(["max_model_len", "context_length"], f"{ROLLOUT}.max_model_len"),
-    **{name: f"{ROLLOUT}.{name}" for name in ("max_num_batched_tokens", "max_num_seqs", "enforce_eager", "enable_chunked_prefill", "enable_prefix_caching", "load_format", "free_cache_engine", "disable_log_stats", "temperature", "top_p", "top_k")},
+    **{
+        name: f"{ROLLOUT}.{name}"
+        for name in (
+            "max_num_batched_tokens",
+            "max_num_seqs",
+            "enforce_eager",
+            "enable_chunked_prefill",
+            "enable_prefix_caching",
+            "load_format",
+            "free_cache_engine",
+            "disable_log_stats",
+            "temperature",
+            "top_p",
+            "top_k",
+        )
+    },
     **dict.fromkeys(["tensor_parallel_size", "tp_size"], f"{ROLLOUT}.tensor_model_parallel_size"),
     "data_parallel_size": f"{ROLLOUT}.data_parallel_size",
-    **{name: f"{_MODEL}.{name}" for name in ("target_modules", "exclude_modules", "lora_rank", "lora_alpha", "use_remove_padding", "trust_remote_code")},
+    **{
+        name: f"{_MODEL}.{name}"
+        for name in (
+            "target_modules",
+            "exclude_modules",
+            "lora_rank",
+            "lora_alpha",
+            "use_remove_padding",
+            "trust_remote_code",
+        )
+    },
     "max_lora_rank": f"{_MODEL}.lora_rank",
-    **dict.fromkeys(["lr_decay_steps", "total_training_steps"], "actor_rollout_ref.actor.optim.total_training_steps (and actor.optim.lr_decay_steps)"),
-    "max_resp_len": "+reward_model.reward_kwargs.max_resp_len (+reward.reward_kwargs.max_resp_len in newer releases), to be set to data.max_response_length",
+    **dict.fromkeys(
+        ["lr_decay_steps", "total_training_steps"],
+        "actor_rollout_ref.actor.optim.total_training_steps (and actor.optim.lr_decay_steps)",
+    ),
+    "max_resp_len": (
+        "+reward_model.reward_kwargs.max_resp_len (+reward.reward_kwargs.max_resp_len in newer releases), "
+        "to be set to data.max_response_length"
+    ),
     "attn_implementation": f"+{_MODEL}.override_config.attn_implementation",
-    **{name: f"actor_rollout_ref.actor.megatron.{name}" for name in ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel")},
-    **{name: f"+actor_rollout_ref.actor.megatron.override_transformer_config.{name}" for name in ("recompute_granularity", "recompute_method", "recompute_num_layers", "moe_grouped_gemm", "moe_token_dispatcher_type", "attention_backend")},
-}  # fmt: skip
+    **{
+        name: f"actor_rollout_ref.actor.megatron.{name}"
+        for name in (
+            "pipeline_model_parallel_size",
+            "virtual_pipeline_model_parallel_size",
+            "context_parallel_size",
+            "expert_model_parallel_size",
+            "expert_tensor_parallel_size",
+            "sequence_parallel",
+        )
+    },
+    **{
+        name: f"+actor_rollout_ref.actor.megatron.override_transformer_config.{name}"
+        for name in (
+            "recompute_granularity",
+            "recompute_method",
+            "recompute_num_layers",
+            "moe_grouped_gemm",
+            "moe_token_dispatcher_type",
+            "attention_backend",
+        )
+    },
+}
 # An argument of Megatron's TransformerConfig with its value, as its checks name them.
 _MEGATRON = re.compile(r"\b([a-z]+(?:_[a-z0-9]+)+) ?==? ?['\"]?\w")
 _NAME = re.compile(r"[a-z][a-z_0-9]{3,}")
@@ -74,15 +126,20 @@ def unread(raised: Raised) -> str:
     )
     at = f" at {shown_at(reader)}" if reader is not None else ""
     return (
-        f"the code{at} uses {found[1]}, which the configuration of this job lacks: they are of different releases. Start from the YAML file of the release that runs, install the verl for which "
-        f"the recipe or script was made, or a newer verl if both are verl's own; or add the key (+{found[1]}=VALUE)"
+        f"the code{at} uses {found[1]}, which the configuration of this job lacks: they are of "
+        "different releases. Start from the YAML file of the release that runs, install the verl for "
+        "which the recipe or script was made, or a newer verl if both are verl's own; or add the key "
+        f"(+{found[1]}=VALUE)"
     )
 
 
 def unset(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     """Return advice on a setting that the job leaves empty."""
     if names := unset_settings(raised, lines):
-        return f"set {' and '.join(names)}, which is empty (null) although {place.at} computes with it; if the script passes a variable there, export it first"
+        return (
+            f"set {' and '.join(names)}, which is empty (null) although {place.at} computes with it; if the "
+            "script passes a variable there, export it first"
+        )
     if raised.name != "TypeError" or _OPERAND.search(raised.message) is None or not place.code:
         return ""
     used = dict.fromkeys(found[1] for found in _ARGUMENTS.finditer(place.code))
@@ -92,7 +149,10 @@ def unset(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         return ""
     options = ", ".join(f"--{name.replace('_', '-')}" for name in unset)
     which = f"one of {', '.join(unset)}" if len(unset) > 1 else unset[0]
-    return f"{which} is None although {place.at} computes with it: set it ({options}, or its key in the configuration), or install a release of {place.package or 'the code'} that has a default for it"
+    return (
+        f"{which} is None although {place.at} computes with it: set it ({options}, or its key in the "
+        f"configuration), or install a release of {place.package or 'the code'} that has a default for it"
+    )
 
 
 def of_empty(raised: Raised) -> str:
@@ -108,7 +168,10 @@ def asserted(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         return ""
     if place.package == "":
         return (
-            f"it checks that {condition}: look first at what sets these values (arguments, settings, data, the number of processes)"
+            (
+                f"it checks that {condition}: look first at what sets these values (arguments, settings, "
+                "data, the number of processes)"
+            )
             if is_wordless(raised.message) and operands(place.code)
             else ""
         )
@@ -125,7 +188,7 @@ def asserted(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
 
 
 def _setting(name: str, place: Place, lines: Sequence[Line]) -> str:
-    """Return the setting that a name in verl's code, or an argument of an engine, stands for; "" if it is none."""
+    """Return the setting that a name in verl's code, or an argument of an engine, stands for, or ""."""
     path, dot, last = name.rpartition(".")
     if dot and path.startswith("config") and place.package == "verl":
         path = path.removeprefix("config").removeprefix(".")
@@ -145,7 +208,7 @@ def _runs_verl(place: Place, lines: Sequence[Line]) -> bool:
 
 
 def set_by(raised: Raised, lines: Sequence[Line]) -> dict[str, str]:
-    """Return verl's keys for the arguments that a message names and does not give as such keys, if verl runs."""
+    """Return verl's keys for arguments that a message names, but not as such keys, if verl runs."""
     if not any("/verl/" in frame.path for frame in raised.frames) and not any(
         "actor_rollout_ref." in line.text for line in lines
     ):

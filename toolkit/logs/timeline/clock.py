@@ -1,7 +1,7 @@
 """Reads the times of log lines, written by loggers and log collectors, as seconds on one scale.
 
-Years and time zones are ignored: vLLM writes neither, and only the difference between two lines counts. At the end of
-a year, and at midnight on clocks without a date, the time nearest to the previous one is chosen.
+Years and time zones are ignored: vLLM writes neither, and only the difference between two lines counts. At
+the end of a year, and at midnight on clocks without a date, the time nearest to the previous one is chosen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 _DAY = 86_400
 _YEAR = 365 * _DAY
 _MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-# Of vLLM (11-21 12:00:00), Python and Ray (2026-11-21 12:00:00,123), Docker (2026-11-21T12:00:00.123456789Z), glog (W1121 12:00:00.123).
+# Of vLLM (11-21 12:00:00), Python and Ray (2026-11-21 12:00:00,123), Docker (2026-11-21T12:00:00.123456789Z),
+# glog (W1121 12:00:00.123).
 _DATED = re.compile(
     r"(?<![\d:.])(?:\d{4}[-/])?(\d\d)[-/]?(\d\d)[T _]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?!\d|:\d)"
 )
@@ -38,7 +39,10 @@ class Clock:
         return bool(self._counts)
 
     def split_elapsed(self, line: str) -> tuple[float | None, str]:
-        """Remove the seconds since the start. Return them, if this log has them, and the line without them."""
+        """Remove the seconds since the start.
+
+        Return them, if this log has them, and the line without them.
+        """
         if self._counts is False:
             return None, line
         match = _ELAPSED.match(line)
@@ -58,7 +62,7 @@ class Clock:
         return line if match is None else line[match.end() :]
 
     def read(self, labels: str, rest: str = "") -> float | None:
-        """Return the time before a line's text (`labels`) or at its beginning (`rest`); None if there is none."""
+        """Return the time before a line's text (`labels`) or at its beginning (`rest`), None if absent."""
         if self._counts:
             return None
         found = _dated(labels[:_HEADER]) or _dated(rest[:40])

@@ -45,7 +45,10 @@ class Gaps:
         self._silences: list[tuple[float, int, Key, Span]] = []
 
     def passed(self, now: At, new: Sequence[Key]) -> Iterator[tuple[Key, Span]]:
-        """Process the next line, before which the `new` processes first appeared. Yield how long they took to start."""
+        """Process the next line, before which the `new` processes first appeared.
+
+        Yield how long they took to start.
+        """
         last, new = self.last, [key for key in new if key != UNNAMED]
         self.first = now.time if self.first is None else self.first
         if last is not None and now.time < last.time - _BACKWARDS:
@@ -91,7 +94,10 @@ class Gaps:
                 yield key, Span("start", now.time - before.time, before.time, "silence", proof)
 
     def _before(self, process: Process, now: At) -> At | None:
-        """Return the last line of a process that may have started this one: its parent, or any process of another kind."""
+        """Return the last line of a process that may have started this one.
+
+        That is its parent, or any process of another kind.
+        """
         parent = self._processes.get(process.parent) if process.parent is not None else None
         before = None if parent is None else self._by_kind.get(parent.kind)
         if before is not None:

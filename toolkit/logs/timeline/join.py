@@ -71,7 +71,10 @@ def _known(readers: Sequence[TimelineReader]) -> dict[Key, Process]:
 def _end(
     readers: Sequence[TimelineReader], placed: Sequence[TimelineReader], zero: float | None
 ) -> tuple[float | None, bool]:
-    """Return when the start was over: with the first step, otherwise at the end of the log or, for an engine alone, once it was ready."""
+    """Return when the start was over.
+
+    With the first step, otherwise at the end of the log or, for an engine alone, once it was ready.
+    """
     has_step = any(reader.has_step for reader in readers)
     if zero is None:
         return None, has_step
@@ -128,15 +131,17 @@ def _notes(readers: Sequence[TimelineReader]) -> tuple[str, ...]:
     notes = []
     if any(reader.gaps.disagree for reader in readers):
         notes.append(
-            "the clocks in these logs do not agree, or one was set back: only durations within single lines are counted"
+            "the clocks in these logs do not agree, or one was set back: only durations within single "
+            "lines are counted"
         )
     quiet = next((reader.quiet for reader in readers if reader.quiet is not None), None)
     if quiet is not None and not any(
         span.phase in _OF_VLLM for reader in readers for _, span in reader.spans
     ):
         notes.append(
-            f"vLLM logs warnings only ({quiet.source}:{quiet.number}), so its loading and compiling times are unknown; "
-            "+ray_kwargs.ray_init.runtime_env.env_vars.VLLM_LOGGING_LEVEL=INFO shows them"
+            f"vLLM logs warnings only ({quiet.source}:{quiet.number}), so its loading and compiling "
+            "times are unknown; +ray_kwargs.ray_init.runtime_env.env_vars.VLLM_LOGGING_LEVEL=INFO "
+            "shows them"
         )
     if any(reader.is_cut for reader in readers):
         notes.append("a log is too long to be read up to its first step")

@@ -1,9 +1,9 @@
 """The phases of a job's start, and all texts by which the timeline of `verl-doctor logs` recognises them.
 
 `*` stands for anything, `{s}` for a number of seconds. The texts are those of verl 0.2 to 0.9.1 (trainer/ppo,
-single_controller/ray), vLLM 0.8.5 to 0.33 (v1/engine/core.py, v1/worker/gpu_model_runner.py, model_executor/model_loader,
-compilation), SGLang 0.4.6 to 0.5.12 (srt/model_executor/model_runner.py), Ray 2.10 to 2.60 (_private/worker.py) and
-FlashInfer 0.6 (autotuner.py, jit).
+single_controller/ray), vLLM 0.8.5 to 0.33 (v1/engine/core.py, v1/worker/gpu_model_runner.py,
+model_executor/model_loader, compilation), SGLang 0.4.6 to 0.5.12 (srt/model_executor/model_runner.py), Ray
+2.10 to 2.60 (_private/worker.py) and FlashInfer 0.6 (autotuner.py, jit).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Phase:
-    """One kind of work. `letter` marks it in a text chart, `colour` is one of `svg`'s; `within` are the phases that contain it."""
+    """One kind of work.
+
+    `letter` marks it in a text chart, `colour` is one of `svg`'s; `within` are the phases that contain it.
+    """
 
     title: str
     letter: str
@@ -39,7 +42,9 @@ LOG_PHASES = {
         3,
         helps="loading: verl-doctor warmup --model DIR, and check --deep --select LOAD --model DIR",
     ),
-    "download": Phase("weights are downloaded", "m", 3, ("model",), helps="download the model once, beforehand"),
+    "download": Phase(
+        "weights are downloaded", "m", 3, ("model",), helps="download the model once, beforehand"
+    ),
     "weights": Phase("weights are read", "m", 3, ("model",)),
     "shards": Phase("shards are read", "m", 3, ("weights", "model")),
     "engine": Phase("engine is prepared", "e", 2),
@@ -48,7 +53,10 @@ LOG_PHASES = {
         "c",
         4,
         ("engine",),
-        helps="compiling: verl-doctor warmup --engine, and check --select ENV104,CUDA135,CUDA137 (is its cache kept?)",
+        helps=(
+            "compiling: verl-doctor warmup --engine, and check --select ENV104,CUDA135,CUDA137 (is its "
+            "cache kept?)"
+        ),
     ),
     "graph": Phase("a graph is compiled", "c", 4, ("compile", "engine")),
     "profile": Phase("memory is profiled", "e", 2, ("engine",)),
@@ -63,10 +71,12 @@ LOG_PHASES = {
     "kernels": Phase(
         "kernels are built", "k", 4, helps="kernels: verl-doctor warmup --engine, and check --select CUDA13"
     ),
-    "validation": Phase("validation before training", "v", 5, helps="trainer.val_before_train=False while debugging"),
+    "validation": Phase(
+        "validation before training", "v", 5, helps="trainer.val_before_train=False while debugging"
+    ),
     "step": Phase("first step", "s", 6),
     "silence": Phase("nothing is logged", ".", 8),
-}  # fmt: skip
+}
 """All phases, in the order of a legend."""
 
 DURATIONS = (
@@ -199,7 +209,10 @@ def phase_reports(text: str) -> list[PhaseReport]:
 
 
 def _bars(text: str) -> list[PhaseReport]:
-    """Return what a progress bar reports. A bar without a total has no percentage and is complete once it is printed."""
+    """Return what a progress bar reports.
+
+    A bar without a total has no percentage and is complete once it is printed.
+    """
     phase, label = next(((phase, label) for phase, label in BARS if label in text), ("", ""))
     shown = text[text.index(label) :] if phase else ""
     if not (match := _BAR.search(shown)):

@@ -22,7 +22,7 @@ class _Bar:
 
 @dataclass
 class Process:
-    """One process: its name, its node, the process in whose output it prints, its first line, and its open phases."""
+    """One process: name, node, the process in whose output it prints, first line, and open phases."""
 
     name: str
     node: str = ""
@@ -77,7 +77,10 @@ class Process:
             yield replace(until(phase, bar.seconds, bar.time, bar.proof), is_open=not bar.is_whole)
 
     def left(self, end: float | None, last: Proof | None, *, is_over: bool) -> Iterator[Span]:
-        """Yield the phases that are open when the log ends. If the start `is_over`, those that only began are omitted."""
+        """Yield the phases that are open when the log ends.
+
+        If the start `is_over`, those that only began are omitted.
+        """
         for phase in list(self._bars):
             yield from self._bar_ended(phase)
         for phase, (began, proof) in () if is_over else self.begun.items():

@@ -1,7 +1,7 @@
 """Collects a log's timeline while the log is read for another purpose: block by block, in bounded memory.
 
-Lines are read individually until the first step is logged, or until there are too many for a start. After that, only
-the beginning of another start of the same job matters.
+Lines are read individually until the first step is logged, or until there are too many for a start. After
+that, only the beginning of another start of the same job matters.
 """
 
 from __future__ import annotations
@@ -192,7 +192,10 @@ class TimelineReader:
         return key if key in self.processes else None
 
     def _started(self, line: Line, time: float | None) -> None:
-        """Read Ray's own log of a worker: when the process began, and when its actor was created, which imports what that needs."""
+        """Read Ray's own log of a worker: when the process began, and when its actor was created.
+
+        Creating the actor imports what it needs.
+        """
         if time is None or not (_STARTED in line.text or _MADE in line.text):
             return
         key, proof = ("", self._file.core), self._proof(line)

@@ -1,4 +1,7 @@
-"""Renders a start's timeline for a terminal and as Markdown: one row per kind of process, phases as letters on one scale."""
+"""Renders a start's timeline for a terminal and as Markdown.
+
+One row per kind of process, phases as letters on one scale.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,10 @@ def headline(timeline: Timeline) -> str:
 
 
 def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
-    """Return, for each kind of process, the slowest process and their number. Those without a known phase are left out."""
+    """Return, for each kind of process, the slowest process and their number.
+
+    Those without a known phase are left out.
+    """
     slowest: dict[str, Worker] = {}
     counts: dict[str, int] = {}
     for worker in timeline.workers:
@@ -116,7 +122,10 @@ def below(timeline: Timeline) -> Iterator[str]:
     """Yield further information: the longest phase, the total of each, and what would shorten it."""
     if timeline.longest is not None:
         worker, span = timeline.longest
-        yield f"longest: {shown(worker.name)}, {LOG_PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
+        yield (
+            f"longest: {shown(worker.name)}, {LOG_PHASES[span.phase].title}, {duration_text(span)} "
+            f"({proof_of(span)})"
+        )
     totals = {phase: timeline.together(phase) for phase in LOG_PHASES}
     large = sorted((phase for phase in totals if totals[phase] >= 1), key=lambda phase: -totals[phase])
     if large:
@@ -187,7 +196,10 @@ def proof_of(span: Span) -> str:
 
 
 def _bar(worker: Worker, timeline: Timeline, columns: int) -> str:
-    """Return its phases on the common scale: later phases over earlier ones, parts over the phases that contain them."""
+    """Return its phases on the common scale.
+
+    Later phases are over earlier ones, and parts over the phases that contain them.
+    """
     cells = [" "] * columns
     whole = timeline.seconds
     if not whole:

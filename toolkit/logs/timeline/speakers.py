@@ -1,4 +1,7 @@
-"""Finds the process that printed a log line. Processes are distinguished by number and node, even if their names change."""
+"""Finds the process that printed a log line.
+
+Processes are distinguished by number and node, even if their names change.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ _TORCH = re.compile(r"[DIWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} (\d{1,10}) torch/")
 _COLLECTED = re.compile(r"[\d|\]:>-] *$")
 _RANKS = re.compile(r"(?:[_-](?:[A-Z]{2,4})?\d{1,5})+$")
 _NAMELESS = ("pid=", "worker pid=")
-# Names of Ray's files in session_*/logs: of a worker, with its number; Ray's own log of a worker; output of Ray's daemons.
+# Names of Ray's files in session_*/logs: of a worker, with its number; Ray's own log of a worker; output of
+# Ray's daemons.
 _OF_WORKER = re.compile(r"worker-[0-9a-f]{8,64}-[0-9a-f]{8}-(\d{1,10})\.(?:out|err)")
 _OF_CORE = re.compile(r"python-core-(?:worker|driver)-\w+?_(\d{1,10})\.log")
 _OF_RAY = re.compile(
@@ -35,7 +39,10 @@ _OF_RAY = re.compile(
 
 @dataclass(frozen=True)
 class Printer:
-    """The process that printed a line: its name and node, and the process in whose output it prints, if that is another."""
+    """The process that printed a line.
+
+    Its name and node, and the process in whose output it prints, if that is another.
+    """
 
     key: Key
     name: str
@@ -45,7 +52,11 @@ class Printer:
 
 @dataclass(frozen=True)
 class LogFile:
-    """What a file name shows: the output of a worker (`worker`, its name), Ray's log of a worker (`core`, its number), or that of a daemon."""
+    """What a file name shows.
+
+    The output of a worker (`worker`, its name), Ray's log of a worker (`core`, its number), or that of a
+    daemon.
+    """
 
     worker: str = ""
     core: str = ""
@@ -82,12 +93,18 @@ def labels_of(line: Line) -> str:
 
 
 def is_nameless(name: str) -> bool:
-    """Return whether only the number of a process is known: Ray does not have the name of an actor before it runs."""
+    """Return whether only the number of a process is known.
+
+    Ray does not have the name of an actor before it runs.
+    """
     return name.startswith(_NAMELESS)
 
 
 def kind_of(name: str) -> str:
-    """Return a process's kind, without number and rank: "EngineCore" of "EngineCore_DP0 pid=12", "VllmWorker" of "VllmWorker-0 pid=12"."""
+    """Return a process's kind, without number and rank.
+
+    "EngineCore" of "EngineCore_DP0 pid=12", "VllmWorker" of "VllmWorker-0 pid=12".
+    """
     word = name.partition(" ")[0]
     return _RANKS.sub("", word) or word
 

@@ -1,4 +1,4 @@
-"""Draws the timeline of a start as SVG: a row for each kind of process, a box for each phase, on one scale."""
+"""Draws the timeline of a start as SVG: a row per kind of process, a box per phase, on one scale."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ def _row(worker: Worker, count: int, timeline: Timeline, y: float) -> str:
 
 
 def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
-    """Yield the boxes. Parts of a phase are lower, with the phase's seconds above them. Phases without times follow each other."""
+    """Yield the boxes.
+
+    Parts of a phase are lower, with the phase's seconds above them. Phases without times follow each other.
+    """
     outer, at, words = worker.outer, 0.0, []
     middle = 15 if len(outer) == len(worker.spans) else 11
     for span in worker.spans:

@@ -1,7 +1,8 @@
 """How the time up to the first training step was spent: the phases of each process, as log lines report them.
 
-A phase has its length from a line that reports it ("Loading weights took 12.3 seconds"), from two timed lines, or from the
-silence that a line ends. Nothing is guessed: any other phase has no seconds. Times count from the first timed line.
+A phase has its length from a line that reports it ("Loading weights took 12.3 seconds"), from two timed
+lines, or from the silence that a line ends. Nothing is guessed: any other phase has no seconds. Times count
+from the first timed line.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from verl_doctor.toolkit.logs.timeline.phases import LOG_PHASES
 from verl_doctor.toolkit.logs.timeline.speakers import kind_of
 
 How = Literal["told", "between", "silence"]
-"""The source of a length: a line that reports the seconds, two timed lines, or the span from others' last line to the process's first."""
+"""The source of a length.
+
+A line that reports the seconds, two timed lines, or the span from others' last line to the process's first.
+"""
 
 _COVERED = 0.5  # if other phases fill more than this share of a silence, it is none
 _WORTH = 1.0  # seconds in total below which nothing is reported
@@ -33,9 +37,9 @@ class Proof:
 class Span:
     """One phase of one process.
 
-    `seconds` is None if nothing reports them, `start` (since the first timed line) if none of its lines has a time.
-    `is_open` means that its end is not in the log and it took at least this long. `parts` are those of a step, in
-    seconds.
+    `seconds` is None if nothing reports them, `start` (since the first timed line) if none of its lines has a
+    time. `is_open` means that its end is not in the log and it took at least this long. `parts` are those of
+    a step, in seconds.
     """
 
     phase: str
@@ -54,7 +58,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Worker:
-    """One process: its name ("WorkerDict pid=12"), the address of its node if known, and its phases in order."""
+    """One process: its name ("WorkerDict pid=12"), its node's address if known, and its ordered phases."""
 
     name: str
     node: str
@@ -88,7 +92,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The start-up of one job. `seconds` is the time from the first line to the end of step 1, or to the last line without one."""
+    """The start-up of one job.
+
+    `seconds` is the time from the first line to the end of step 1, or to the last line without one.
+    """
 
     workers: tuple[Worker, ...] = ()
     moments: tuple[Moment, ...] = ()

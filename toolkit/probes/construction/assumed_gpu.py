@@ -1,8 +1,9 @@
 """A GPU for vLLM on a machine without one, such as a login node.
 
-There, the compiled modules of a vLLM for CUDA cannot be loaded, because they need the driver's library, and vLLM detects no
-platform, so it refuses every setting. An empty library with the driver's name lets them load, since nothing calls the
-driver. vLLM finds the platform by its own plugin mechanism (https://docs.vllm.ai/en/latest/design/plugin_system/).
+There, the compiled modules of a vLLM for CUDA cannot be loaded, because they need the driver's library, and
+vLLM detects no platform, so it refuses every setting. An empty library with the driver's name lets them load,
+since nothing calls the driver. vLLM finds the platform by its own plugin mechanism
+(https://docs.vllm.ai/en/latest/design/plugin_system/).
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ def _has_driver() -> bool:
 
 
 def _empty_library(name: str, machine: int) -> bytes:
-    """Return a shared object that exports nothing: a header, three program headers, and the tables that the loader reads (elf(5))."""
+    """Return a shared object that exports nothing.
+
+    It has a header, three program headers, and the tables that the loader reads (elf(5)).
+    """
     strings = b"\0" + name.encode() + b"\0"
     symbols, hashes = bytes(24), struct.pack("<4I", 1, 1, 0, 0)  # the null symbol; one bucket, one chain
     at = 64 + 3 * 56

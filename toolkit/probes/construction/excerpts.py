@@ -1,4 +1,7 @@
-"""Copies the first rows of data files to the private folder, because a batch is enough of a data set of many gigabytes."""
+"""Copies the first rows of data files to the private folder.
+
+A batch is enough of a data set of many gigabytes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class Excerpt:
 
 
 def excerpt(paths: Iterable[str], wanted: int, folder: str) -> Excerpt:
-    """Copy the first rows of Parquet and JSON-lines files; other files and unreadable ones stay where they are."""
+    """Copy the first rows of Parquet and JSON-lines files; other and unreadable files stay in place."""
     found: list[str] = []
     rows, whole = 0, True
     for number, path in enumerate(paths):
@@ -40,7 +43,7 @@ def excerpt(paths: Iterable[str], wanted: int, folder: str) -> Excerpt:
 
 
 def _copy(source: str, place: Path, limit: int) -> tuple[int, bool] | None:
-    """Return how many rows were copied, and whether these are all; None if verl has to read the file itself."""
+    """Return how many rows were copied, and whether these are all; None if verl must read the file itself."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if source.endswith(".parquet") or _begins_as_parquet(source):
         return _parquet(source, place, limit)

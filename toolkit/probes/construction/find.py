@@ -11,9 +11,12 @@ from verl_doctor.toolkit.probes.construction.stages import NotHereError
 
 
 def find(*places: str) -> Any:
-    """Return the first of these objects that the installed tree has. A place is `module:name` or `module:Class.method`.
+    """Return the first of these objects that the installed tree has.
 
-    Raises NotHereError if none exists. Errors while importing an existing module propagate, because they would also end the job.
+    A place is `module:name` or `module:Class.method`.
+
+    Raises NotHereError if none exists. Errors while importing an existing module propagate, because they
+    would also end the job.
     """
     for place in places:
         module, _, path = place.partition(":")
@@ -49,7 +52,10 @@ def called(function: Callable[..., Any], **known: Any) -> Any:
 
 
 def taken(function: Callable[..., Any], known: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a function accepts. Raises NotHereError if it requires an unknown argument."""
+    """Return the arguments that a function accepts.
+
+    Raises NotHereError if it requires an unknown argument.
+    """
     parameters = inspect.signature(function).parameters.values()
     named = {
         parameter.name

@@ -1,7 +1,10 @@
-"""Keeps the construction from any effect outside its private folder: no network, no file elsewhere, no signal, no Ray, no log.
+"""Keeps the construction from any effect outside its private folder.
 
-Three layers: the kernel's, if users may use them (`namespaces`; Landlock forbids writing and signals); Python's audit hooks,
-which also report what was refused; and variables that redirect caches to the private folder.
+No network, no file elsewhere, no signal, no Ray, no log.
+
+Three layers: the kernel's, if users may use them (`namespaces`; Landlock forbids writing and signals);
+Python's audit hooks, which also report what was refused; and variables that redirect caches to the private
+folder.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from verl_doctor.toolkit.probes.construction.namespaces import BEFORE, drop_capa
 _NO_NEW_PRIVILEGES = 38  # prctl(2)
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, the same on all architectures
 _PATH_BENEATH = 1
-# landlock.h: writing a file, removing and making entries (bits 1, 4 to 12), from ABI 2 on moving (13), from ABI 3 truncating (14).
+# landlock.h: writing a file, removing and making entries (bits 1, 4 to 12), from ABI 2 on moving (13), from
+# ABI 3 truncating (14).
 _WRITES = {1: 0x1FF2, 2: 0x3FF2}
 _WRITES_NOW = 0x7FF2
 _OF_FILES = 0x4002  # those of these that concern a file
@@ -60,7 +64,10 @@ class NoNetworkError(OSError):
 
 
 class Isolation:
-    """`refused` are the refusals since the last `taken`, as sentences, the newest last. `executed` are the files whose code was run."""
+    """`refused` are the refusals since the last `taken`, as sentences, the newest last.
+
+    `executed` are the files whose code was run.
+    """
 
     def __init__(self, private: str) -> None:
         self.private = os.path.realpath(private)
@@ -70,7 +77,10 @@ class Isolation:
         self._mounts: dict[str, bool] = {}
 
     def begin(self) -> None:
-        """Set up all layers. Those that the kernel does not support are left out. It may continue in a child process."""
+        """Set up all layers.
+
+        Those that the kernel does not support are left out. It may continue in a child process.
+        """
         with contextlib.suppress(OSError, AttributeError, ValueError):
             self._mounts = enter(self.private)
             os.access = self._access
@@ -96,7 +106,10 @@ class Isolation:
         return any(_is_below(real, folder) for folder in (*self._allowed, own))
 
     def _access(self, path: Any, mode: int, **more: Any) -> bool:
-        """Do what os.access does, as if nothing had been made read-only: code that asks first would fail in its own way."""
+        """Do what os.access does, as if nothing had been made read-only.
+
+        Code that checks access first would fail in its own way.
+        """
         if _access(path, mode, **more):
             return True
         return (
@@ -208,18 +221,40 @@ def _is_near(host: str) -> bool:
 
 
 def caches(private: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the child: the user's home and models for reading, and all written caches in the private folder."""
+    """Return the variables of the child, for what it reads and for its caches.
+
+    The user's home and models are for reading, and all written caches are in the private folder.
+    """
     home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
     hub = environ.get("HF_HOME") or f"{home}/.cache/huggingface"
     own = {
         name: f"{private}/{name.lower()}"
         for name in (
-            "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HF_DATASETS_CACHE", "HF_MODULES_CACHE",
-            "HF_ASSETS_CACHE", "VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "VLLM_RPC_BASE_PATH", "TORCHINDUCTOR_CACHE_DIR",
-            "TRITON_CACHE_DIR", "TRITON_HOME", "FLASHINFER_WORKSPACE_BASE", "NUMBA_CACHE_DIR", "MPLCONFIGDIR", "CUDA_CACHE_PATH",
-            "RAY_TMPDIR", "TENSORBOARD_DIR", "VERL_FILE_LOGGER_ROOT", "SWANLAB_LOG_DIR", "WANDB_DIR", "TORCH_EXTENSIONS_DIR",
+            "TMPDIR",
+            "XDG_CACHE_HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+            "HF_DATASETS_CACHE",
+            "HF_MODULES_CACHE",
+            "HF_ASSETS_CACHE",
+            "VLLM_CACHE_ROOT",
+            "VLLM_CONFIG_ROOT",
+            "VLLM_RPC_BASE_PATH",
+            "TORCHINDUCTOR_CACHE_DIR",
+            "TRITON_CACHE_DIR",
+            "TRITON_HOME",
+            "FLASHINFER_WORKSPACE_BASE",
+            "NUMBA_CACHE_DIR",
+            "MPLCONFIGDIR",
+            "CUDA_CACHE_PATH",
+            "RAY_TMPDIR",
+            "TENSORBOARD_DIR",
+            "VERL_FILE_LOGGER_ROOT",
+            "SWANLAB_LOG_DIR",
+            "WANDB_DIR",
+            "TORCH_EXTENSIONS_DIR",
         )
-    }  # fmt: skip
+    }
     for folder in own.values():
         Path(folder).mkdir(parents=True, exist_ok=True)
     return {
@@ -270,7 +305,9 @@ def no_ray() -> None:
 
 
 def _write_below(folders: Iterable[str]) -> None:
-    """Restrict writing by this process and its children to these folders and devices, and signals to each other.
+    """Restrict this process and its children to writing here, and to signals to each other.
+
+    They may write to these folders and devices.
 
     Raises OSError if the kernel has no Landlock.
     """

@@ -11,7 +11,9 @@ from typing import Any
 def composed(
     folder: str, name: str, overrides: list[str], added: str = "", *, with_hydra: bool = False
 ) -> Any:
-    """Compose a configuration with the folder of `--config-dir`, which Hydra searches after the program's own (hydra/_internal/utils.py).
+    """Compose a configuration with the folder of `--config-dir`.
+
+    Hydra searches this folder after the program's own (hydra/_internal/utils.py).
 
     `with_hydra`: with Hydra's own section.
     """
@@ -36,7 +38,8 @@ _IN_ONE_PROCESS = re.compile(r"[./]main_(?:generation|eval)\w*(?:\.py)?$")
 class Job:
     """One job. `config` is Hydra's composition, without the keys that the construction removes (`taken_out`).
 
-    `config_added` is a folder that Hydra searches besides `config_folder`, "" for none. `folder` is where the job is started, `private` the only writable folder, `launched` the number of all processes that a launcher
+    `config_added` is a folder that Hydra searches besides `config_folder`, "" for none. `folder` is where the
+    job is started, `private` the only writable folder, `launched` the number of all processes that a launcher
     starts and of those on a node, None if the settings decide it. Each stage adds its results.
     """
 
@@ -67,7 +70,10 @@ class Job:
 
     @property
     def has_runner(self) -> bool:
-        """Whether a task runner of verl certainly reads the configuration, in a process of its own: not the programs that only generate or evaluate, and perhaps not the user's."""
+        """Whether a task runner of verl certainly reads the configuration, in a process of its own.
+
+        It does not for the programs that only generate or evaluate, and perhaps not for the user's.
+        """
         return _OF_VERL.search(self.module) is not None and _IN_ONE_PROCESS.search(self.module) is None
 
     def composed(self) -> Any:
@@ -75,7 +81,10 @@ class Job:
         return composed(self.config_folder, self.config_name, self.overrides, self.config_added)
 
     def set_hydra(self) -> None:
-        """Set what `${hydra:...}` refers to, as `@hydra.main` does for the program's own process (hydra/core/utils.py)."""
+        """Set what `${hydra:...}` refers to.
+
+        `@hydra.main` does the same for the program's own process (hydra/core/utils.py).
+        """
         from hydra.core.hydra_config import HydraConfig
         from omegaconf import OmegaConf, open_dict
 

@@ -1,6 +1,7 @@
 """Runs the stages in sequence and prints a line of JSON after a token as each begins and ends.
 
-`run` builds one job. `serve` imports what takes long, and then builds each job that it is sent in a process of its own.
+`run` builds one job. `serve` imports what takes long, and then builds each job that it is sent in a process
+of its own.
 """
 
 from __future__ import annotations
@@ -49,10 +50,17 @@ _GRACE = 5.0  # seconds for a stage in C code, which cannot notice its time limi
 
 # Modules whose import takes most of a construction's time. Importing one has no effect outside the process.
 _SLOW = (
-    "datasets", "peft", "ray", "torch.testing._internal.distributed.fake_pg", "transformers", "verl.trainer.main_ppo",
-    "verl.trainer.ppo.v1", "verl.trainer.sft_trainer", "verl.workers.engine_workers",
+    "datasets",
+    "peft",
+    "ray",
+    "torch.testing._internal.distributed.fake_pg",
+    "transformers",
+    "verl.trainer.main_ppo",
+    "verl.trainer.ppo.v1",
+    "verl.trainer.sft_trainer",
+    "verl.workers.engine_workers",
     "verl.workers.rollout.vllm_rollout.vllm_async_server",
-)  # fmt: skip
+)
 _PAUSE = 0.02  # seconds between two looks at a process
 
 
@@ -64,10 +72,11 @@ def run(token: str, request: Mapping[str, Any]) -> None:
 
 
 def serve(token: str, request: Mapping[str, Any]) -> None:
-    """Build a job for each line of JSON on standard input: a request, its `token`, and its `limit` in seconds.
+    """Build a job for each line of JSON on standard input: request, `token`, and `limit` in seconds.
 
-    Each is built in a fork of this process, which has imported what takes long. The token's last event is `ended`, with the
-    exit code of the fork, None if it had to be killed. The first line of output, after the token of `serve`, is `ready`.
+    Each is built in a fork of this process, which has imported what takes long. The token's last event is
+    `ended`, with the exit code of the fork, None if it had to be killed. The first line of output, after the
+    token of `serve`, is `ready`.
     """
     place = _Place(request)
     place.begin()
@@ -98,7 +107,10 @@ def _report(stream: int, token: str, **event: Any) -> None:
 
 
 def _warm_up(request: Mapping[str, Any]) -> None:
-    """Compose a configuration, which fills the caches of the parsers of Hydra and OmegaConf, and look through the models of transformers."""
+    """Compose a configuration, and look through the models of transformers.
+
+    Composing fills the caches of the parsers of Hydra and OmegaConf.
+    """
     from omegaconf import OmegaConf
     from transformers import AutoModelForImageTextToText
 
@@ -173,8 +185,8 @@ class _Place:
 class Run:
     """One pass over the stages.
 
-    `skip` are those that ended an earlier pass, `most` is the time limit in seconds for any stage. The pass ends if the stage
-    `until` does not succeed.
+    `skip` are those that ended an earlier pass, `most` is the time limit in seconds for any stage. The pass
+    ends if the stage `until` does not succeed.
     """
 
     def __init__(
@@ -299,7 +311,10 @@ def _raise(*_: object) -> None:
 
 
 def _into_file(path: str) -> None:
-    """Redirect the libraries' output to a file: the pipe is for events. Crash reports of the process go to the parent."""
+    """Redirect the libraries' output to a file: the pipe is for events.
+
+    Crash reports of the process go to the parent.
+    """
     faulthandler.enable(os.fdopen(os.dup(2), "w"))
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1)
@@ -307,7 +322,7 @@ def _into_file(path: str) -> None:
 
 
 def _first_on_path(folder: str, tree: str) -> None:
-    """Put the job's folder first, as `python -m` does, and add the examined tree if Python would not find it."""
+    """Put the job's folder first, as `python -m` does, and add the examined tree if Python would miss it."""
     sys.path[:] = [entry for entry in sys.path if entry not in ("", folder)]
     if tree not in map(os.path.realpath, sys.path):
         sys.path.insert(0, tree)

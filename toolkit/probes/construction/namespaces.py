@@ -1,4 +1,6 @@
-"""Namespaces of the kernel for the construction: other processes cannot be reached, and outside its folder nothing can be changed.
+"""Namespaces of the kernel for the construction.
+
+Other processes cannot be reached, and outside its folder nothing can be changed.
 
 A user who is not root needs a user namespace for that, which some systems and most containers do not permit.
 """
@@ -39,7 +41,8 @@ def enter(private: str) -> dict[str, bool]:
 
     Returns the mounts as they were: each folder, and whether it was read-only.
 
-    The calling process waits for the new one and ends as it does; it does not return. Raises OSError if nothing is permitted.
+    The calling process waits for the new one and ends as it does; it does not return. Raises OSError if
+    nothing is permitted.
     """
     mounts = dict(_mounts())
     many = _NETWORK | _MOUNTS | _IPC | _HOST_NAME
@@ -111,7 +114,10 @@ def _unshare(flags: int) -> None:
 
 
 def _continue_in_child() -> None:
-    """Return in a grandchild, the second process of the namespace: signals that the first sends to itself have no effect."""
+    """Return in a grandchild, the second process of the namespace.
+
+    Signals that the first process sends to itself have no effect.
+    """
     reads, writes = os.pipe()
     first = os.fork()
     if first == 0:
@@ -130,7 +136,10 @@ def _continue_in_child() -> None:
 
 
 def _reap_until(pid: int, writes: int) -> NoReturn:
-    """As the first process of the namespace, reap orphans until this process ends. The kernel then kills all others."""
+    """As the first process of the namespace, reap orphans until this process ends.
+
+    The kernel then kills all others.
+    """
     ended, status = 0, 0
     while ended != pid:
         ended, status = os.waitpid(-1, 0)
@@ -149,7 +158,10 @@ def _end_as(status: int) -> NoReturn:
 
 
 def _own_shared_memory(private: str) -> None:
-    """Mount a private /dev/shm. What is in the machine's can be read through links, because models may be kept there."""
+    """Mount a private /dev/shm.
+
+    What is in the machine's can be read through links, because models may be kept there.
+    """
     if not os.path.isdir(_SHARED_MEMORY):
         return
     before = f"{private}/{BEFORE}"

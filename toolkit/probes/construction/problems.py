@@ -1,4 +1,4 @@
-"""Describes an exception: its class, its message, and the lines of verl, of vLLM and of the user that caused it."""
+"""Describes an exception: class, message, and the lines of verl, vLLM and the user that caused it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,10 @@ def owner(file: str, home: str) -> str:
 
 @functools.cache
 def _installed_into() -> tuple[str, ...]:
-    """Return the other folders of the path filled by an installer, such as a `pip install --target` folder on PYTHONPATH."""
+    """Return the other folders of the path filled by an installer.
+
+    An example is a `pip install --target` folder on PYTHONPATH.
+    """
     return tuple(
         os.path.realpath(entry) + os.sep
         for entry in filter(os.path.isdir, sys.path)

@@ -1,7 +1,9 @@
-"""One rank of a world of any size: a process group without other members, and FSDP's layout of a module without weights.
+"""One rank of a world of any size.
 
-FSDP2 is torch's own `fully_shard` on `meta`. FSDP1 moves weights to a GPU while it wraps; a stand-in wraps by torch's
-own recursion and records how many elements each flat parameter has on this rank.
+A process group without other members, and FSDP's layout of a module without weights.
+
+FSDP2 is torch's own `fully_shard` on `meta`. FSDP1 moves weights to a GPU while it wraps; a stand-in wraps by
+torch's own recursion and records how many elements each flat parameter has on this rank.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ _ALIGNMENT = 16  # bytes: FSDP1's alignment of each parameter that keeps its own
 class Laid:
     """A module that FSDP distributed over the world: what this rank keeps of it.
 
-    `gathered` are the bytes of the outermost unit and the largest other unit, unsharded and in the compute type: they
-    are on the GPU at the same time. `always_away`: FSDP itself keeps everything in the host's memory.
+    `gathered` are the bytes of the outermost unit and the largest other unit, unsharded and in the compute
+    type: they are on the GPU at the same time. `always_away`: FSDP itself keeps everything in the host's
+    memory.
     """
 
     kind: str
@@ -40,7 +43,7 @@ class Laid:
 
 @dataclass
 class Recorder:
-    """The modules distributed over the world, the newest last, and the meshes that were made: name, dimensions."""
+    """The modules distributed over the world, newest last, and the meshes made, by name and dimensions."""
 
     laid: list[Laid] = field(default_factory=list)
     meshes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -287,7 +290,10 @@ def _shards(given: Mapping[str, Any]) -> int:
 
 
 def _at_once(sizes: list[int]) -> int:
-    """Return the peak: the outermost unit, which is last, stays gathered while the others are gathered in sequence."""
+    """Return the peak.
+
+    The outermost unit, which is last, stays gathered while the others are gathered in sequence.
+    """
     return (sizes[-1] if sizes else 0) + max(sizes[:-1], default=0)
 
 

@@ -1,4 +1,7 @@
-"""The algorithm's parts: estimator, losses, penalties; micro batches of the real lengths; trackers; the checkpoint to resume from."""
+"""The algorithm's parts.
+
+Estimator, losses, penalties; micro batches of the real lengths; trackers; the checkpoint to resume from.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,10 @@ def micro_batches(job: Job) -> None:
 
 @stage("micro batches of talks", "first batch", users=True)
 def micro_batches_of_talks(job: Job) -> None:
-    """Build dynamic micro batches of the first talks: of the longest if the first step takes them all, else of the shortest."""
+    """Build dynamic micro batches of the first talks.
+
+    Of the longest if the first step takes them all, else of the shortest.
+    """
     if job.kind != "sft" or not job.value("data.use_dynamic_bsz", default=False):
         raise NotNeededError("the job has no dynamic micro batches of talks")
     import torch

@@ -14,7 +14,7 @@ _REMOTE = ("hdfs://", "s3://", "gs://", "oss://", "tos://", "http://", "https://
 
 @stage("data sets", "model", seconds=90, users=True)
 def data_sets(job: Job) -> None:
-    """Build the data sets with their filters, the samplers and the loaders, over the first rows of each file."""
+    """Build data sets with their filters, samplers and loaders, over the first rows of each file."""
     if not job.has("data"):
         raise NotNeededError("the job has no data")
     parts = {key: _shortened(job, key) for key in ("data.train_files", "data.val_files") if job.value(key)}
@@ -63,8 +63,9 @@ def first_batch(job: Job) -> None:
         raise NotJudgedError("the filters leave none of the first rows")
     if batch is None:
         raise ValueError(
-            f"the training data give no batch: {len(job.trainer.train_dataset)} rows are left after the filters, "
-            f"and a batch takes {job.value('data.gen_batch_size') or job.value('data.train_batch_size')}"
+            f"the training data give no batch: {len(job.trainer.train_dataset)} rows are left after the "
+            "filters, and a batch takes "
+            f"{job.value('data.gen_batch_size') or job.value('data.train_batch_size')}"
         )
     job.batch = _proto(batch)
     if hasattr(job.trainer, "_next_train_batch") and "data.train_files" not in job.notes["partial"]:

@@ -86,7 +86,7 @@ def classes(job: Job) -> None:
 
 
 def _as_worker(ref: Any, actor: Any) -> None:
-    """Rename the reference's settings to the actor's names, as the worker does (verl/workers/engine_workers.py)."""
+    """Rename the reference's settings as the actor's, as the worker does (verl/workers/engine_workers.py)."""
     if "ppo_mini_batch_size" not in ref and not has("verl.workers.engine_workers:ActorRolloutRefWorker"):
         raise NotHereError("this release has no separate section for the reference")
     ref.ppo_mini_batch_size = actor.ppo_mini_batch_size

@@ -1,4 +1,7 @@
-"""The program: its configuration composed and resolved, its modules imported, its trainer chosen, verl's own validation."""
+"""The program.
+
+Its configuration composed and resolved, its modules imported, its trainer chosen, verl's own validation.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _OF_HYDRA = ("now", "hydra", "python_version")  # its resolvers (hydra/core/util
 
 @stage("composition", seconds=60)
 def composition(job: Job) -> None:
-    """Compose what `@hydra.main` would pass to the program, with Hydra's resolvers where the program uses it in its own process."""
+    """Compose what `@hydra.main` would pass to the program.
+
+    Hydra's resolvers are included where the program uses Hydra in its own process.
+    """
     from omegaconf import OmegaConf
 
     job.config = job.composed()

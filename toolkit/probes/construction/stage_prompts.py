@@ -1,4 +1,7 @@
-"""The agent loops: their tools, chat template, prompt lengths and sampling parameters, on the first rows with made-up responses."""
+"""The agent loops, on the first rows with made-up responses.
+
+Their tools, chat template, prompt lengths and sampling parameters.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from verl_doctor.toolkit.probes.construction.stages import NotHereError, NotNeed
 _ROLLOUT = "actor_rollout_ref.rollout"
 _ROWS = 16
 _ANSWER = "The answer is 2.\n#### 2"
-_WORKERS = ("verl.experimental.agent_loop.agent_loop:AgentLoopWorkerBase", "verl.experimental.agent_loop.agent_loop:AgentLoopWorker")  # fmt: skip
+_WORKERS = (
+    "verl.experimental.agent_loop.agent_loop:AgentLoopWorkerBase",
+    "verl.experimental.agent_loop.agent_loop:AgentLoopWorker",
+)
 
 
 @stage("agent loops", "first batch", seconds=60, users=True)
@@ -78,7 +84,10 @@ def _longest_first(batch: Any) -> list[int]:
 
 
 class _Client:
-    """The source of tokens for agent loops: verl's own server with a canned engine, or canned tokens if no server was made."""
+    """The source of tokens for agent loops.
+
+    It is verl's own server with a canned engine, or canned tokens if no server was made.
+    """
 
     def __init__(self, job: Job) -> None:
         tokenizer = job.tokenizer

@@ -62,7 +62,10 @@ def validation_reward(job: Job) -> None:
 
 
 async def _single(job: Job, data: Any) -> list[dict[str, Any]]:
-    """Score the first rows. Where the job goes on without the rows that cannot be scored, one that can is enough."""
+    """Score the first rows.
+
+    Where the job goes on without the rows that cannot be scored, one that can is enough.
+    """
     manager = job.notes["reward"]
     leaves_out = job.value("trainer.use_v1", default=False) is True and has(_LEAVES_OUT)
     if hasattr(manager, "loop"):
@@ -93,7 +96,10 @@ async def _scored(manager: Any, row: Any, *, as_field: bool) -> dict[str, Any]:
 
 
 def _is_number(value: Any, *, as_field: bool) -> bool:
-    """Return whether a tensor of rewards takes a score. As a field of an agent loop's output, fractions become texts before that."""
+    """Return whether a tensor of rewards takes a score.
+
+    As a field of an agent loop's output, fractions become texts before that.
+    """
     if isinstance(value, (str, Fraction, Decimal) if as_field else str):
         return False
     try:
@@ -104,7 +110,10 @@ def _is_number(value: Any, *, as_field: bool) -> bool:
 
 
 def _with_plain_text(job: Job, data: Any) -> Any:
-    """Replace a row's response: a model's first answers are often in no form that a reward function looks for."""
+    """Replace a row's response.
+
+    A model's first answers are often in no form that a reward function looks for.
+    """
     responses, mask = data.batch["responses"], data.batch["attention_mask"]
     width = responses.shape[-1]
     tokens = job.tokenizer.encode(_PLAIN_TEXT, add_special_tokens=False)[:width]

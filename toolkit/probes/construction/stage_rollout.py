@@ -1,4 +1,7 @@
-"""The rollout: its classes, the engine's configuration through verl's own server, and the extension of the engine's workers."""
+"""The rollout.
+
+Its classes, the engine's configuration through verl's own server, and the extension of the engine's workers.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +143,10 @@ async def _launched(server: Any) -> None:
 
 
 def _configured(args: Any) -> Any:
-    """Return the engine's configuration for these arguments. An engine for CPUs has none of what needs a GPU."""
+    """Return the engine's configuration for these arguments.
+
+    An engine for CPUs has none of what needs a GPU.
+    """
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform
 
@@ -164,7 +170,10 @@ def _configured(args: Any) -> Any:
 
 
 def _refuse_unknown_quantization(name: str | None) -> None:
-    """Raise vLLM's error for a quantization that it does not have. Those that it has are not tried: most need a GPU."""
+    """Raise vLLM's error for a quantization that it does not have.
+
+    Those that it has are not tried: most need a GPU.
+    """
     if name and has("vllm.model_executor.layers.quantization:get_quantization_config"):
         methods: Any = importlib.import_module("vllm.model_executor.layers.quantization")
         if name not in methods.QUANTIZATION_METHODS:
@@ -172,7 +181,10 @@ def _refuse_unknown_quantization(name: str | None) -> None:
 
 
 def _inspect_here() -> None:
-    """Make vLLM inspect the model's class in this process. The process that it would start imports vLLM again, which takes ten seconds."""
+    """Make vLLM inspect the model's class in this process.
+
+    The process that it would start imports vLLM again, which takes ten seconds.
+    """
     if has("vllm.model_executor.models.registry:_run_in_subprocess"):
         registry: Any = importlib.import_module("vllm.model_executor.models.registry")
         registry._run_in_subprocess = _here
@@ -191,7 +203,10 @@ def _extension(job: Job) -> None:
 
 
 def give_adapter(job: Job) -> None:
-    """Run the code with which the engine's workers receive an adapter from the trainer, for an adapter without tensors."""
+    """Run the code with which the engine's workers receive an adapter from the trainer.
+
+    The adapter has no tensors.
+    """
     rank = job.value(f"{_MODEL}.lora.rank", 0) or job.value(f"{_MODEL}.lora_rank", 0)
     made: Any = job.notes["engine"]
     if not rank or not getattr(made, "lora_config", None) or job.value(f"{_MODEL}.lora.merge", default=False):

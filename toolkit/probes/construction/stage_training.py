@@ -1,4 +1,7 @@
-"""The trainer's workers and engine on `meta` tensors, in a process group of the job's size without other members."""
+"""The trainer's workers and engine on `meta` tensors, in a process group whose other members are missing.
+
+The group has the job's size.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +51,20 @@ def weights(job: Job) -> None:
     if bad:
         name = bad[0]
         raise MismatchError(
-            f"{name} has the shape {has_shapes[name]} in {job.local_path} and {wanted[name]} by its config.json"
+            (
+                f"{name} has the shape {has_shapes[name]} in {job.local_path} and {wanted[name]} by its "
+                "config.json"
+            )
             + (f"; so do {len(bad) - 1} more" if len(bad) > 1 else "")
         )
 
 
 @stage("training engine", "weights", "configuration classes", seconds=60)
 def training_engine(job: Job) -> None:
-    """Build the workers that the trainer starts: device meshes, adapters, optimizer and learning rate, without a weight or a GPU."""
+    """Build the workers that the trainer starts, without a weight or a GPU.
+
+    This covers device meshes, adapters, optimizer and learning rate.
+    """
     if job.kind != "ppo":
         _tuning_engine(job)
         return
@@ -217,7 +226,10 @@ def _auto_class(config: Any) -> Any:
 
 
 def _without_gpu(config: Any) -> None:
-    """Replace flash attention, which requires a GPU where it is installed: its shapes equal those of another attention."""
+    """Replace flash attention, which requires a GPU where it is installed.
+
+    Its shapes equal those of another attention.
+    """
     import torch
 
     if torch.cuda.is_available() or not importlib.util.find_spec("flash_attn"):
@@ -227,7 +239,10 @@ def _without_gpu(config: Any) -> None:
 
 
 def _shapes(folder: str) -> dict[str, tuple[int, ...]]:
-    """Return the shapes in the headers of the model's safetensors, floating point only. Raises MismatchError for an invalid file."""
+    """Return the shapes in the headers of the model's safetensors, floating point only.
+
+    Raises MismatchError for an invalid file.
+    """
     found: dict[str, tuple[int, ...]] = {}
     for path in sorted(Path(folder).glob("*.safetensors")) if os.path.isdir(folder) else ():
         with path.open("rb") as file:

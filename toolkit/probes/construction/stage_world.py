@@ -1,4 +1,4 @@
-"""The world of the job: one rank of all its GPUs, with the bytes that it keeps, and sizes that do not divide evenly."""
+"""The world of the job: one rank of all its GPUs, with the bytes it keeps, and sizes that divide unevenly."""
 
 from __future__ import annotations
 
@@ -202,13 +202,17 @@ def _workers(
 
 
 def _rollout_mesh(job: Job) -> Any:
-    """Build the mesh of the engines, as the workers of these releases do. Raises ValueError if it cannot be built."""
+    """Build the mesh of the engines, as the workers of these releases do.
+
+    Raises ValueError if it cannot be built.
+    """
     from torch.distributed.device_mesh import init_device_mesh
 
     width = int(job.value(f"{_ROLLOUT}.tensor_model_parallel_size", 1))
     if job.world % width:
         raise ValueError(
-            f"the rollout's tensor_model_parallel_size={width} does not divide the {job.world} GPUs of the job"
+            f"the rollout's tensor_model_parallel_size={width} does not divide the {job.world} GPUs of "
+            "the job"
         )
     name = find("verl.utils.device:get_device_name")()
     return init_device_mesh(name, (job.world // width, width), mesh_dim_names=("dp", "infer_tp"))
@@ -273,9 +277,12 @@ def _part(name: str, module: Any, optimizer: Any, laid: Laid, away: tuple[bool, 
 
 
 def _states(optimizer: Any) -> tuple[int | None, int]:
-    """Return the bytes of the optimizer's states on this rank, and of its temporaries during a step; None if it cannot step here.
+    """Return the bytes of the optimizer's states on this rank, and of its temporaries during a step.
 
-    The optimizer steps one parameter for each type and number of dimensions; its states grow with the elements.
+    None if it cannot step here.
+
+    The optimizer steps one parameter for each type and number of dimensions; its states grow with the
+    elements.
     """
     import torch
 
@@ -344,7 +351,7 @@ def _rollout(job: Job, shapes: list[tuple[str, tuple[int, ...]]]) -> dict[str, A
 
 
 def _elements(name: str, shape: tuple[int, ...], tensor: int, heads: int) -> int:
-    """Return how many elements of a parameter one engine rank has: the minimum for its way of dividing them."""
+    """Return how many elements of a parameter one engine rank has, at minimum for its way of dividing."""
     number = 1
     for size in shape:
         number *= size
@@ -356,7 +363,7 @@ def _elements(name: str, shape: tuple[int, ...], tensor: int, heads: int) -> int
 
 
 def _token(text: Any, made: Any, tensor: int, pipeline: int, heads: int, width: int) -> int | None:
-    """Return the bytes of keys and values of one token on a rank; None for models with another kind of cache."""
+    """Return the bytes of a token's keys and values on a rank; None for models with another kind of cache."""
     if made is None or getattr(made, "use_mla", True) or getattr(made, "is_hybrid", False):
         return None
     layers, all_heads = getattr(text, "num_hidden_layers", 0), getattr(text, "num_attention_heads", 0)

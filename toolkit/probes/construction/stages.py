@@ -28,7 +28,11 @@ class OverTimeError(BaseException):
 
 @dataclass(frozen=True)
 class Stage:
-    """`needs` are the stages that must have succeeded, `seconds` its time limit, `users` whether it runs the user's code."""
+    """One stage.
+
+    `needs` are the stages that must have succeeded, `seconds` is its time limit, `users` is whether it runs
+    the user's code.
+    """
 
     name: str
     run: Callable[[Job], None]

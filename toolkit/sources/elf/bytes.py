@@ -1,7 +1,9 @@
-"""The bytes of an ELF file at the addresses at which the loader finds them, and the entries of its dynamic section.
+"""The bytes of an ELF file at the loader's addresses, and the entries of its dynamic section.
 
-Read with `pread` into memory and never mapped: a mapped file that is truncated while it is read, or a failing network file
-system, ends the process with SIGBUS.
+These are the addresses at which the loader finds the bytes.
+
+Read with `pread` into memory and never mapped: a mapped file that is truncated while it is read, or a failing
+network file system, ends the process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ DAMAGE = (DamagedError, struct.error, ValueError, IndexError, OverflowError, Mem
 class Image:
     """An open file. Every method raises one of DAMAGE if the file does not contain the requested data.
 
-    `interpreter` is the loader that a program names. `entries` is the dynamic section in its order, empty for a statically
-    linked program, and for a file that no process on a machine like this one loads: 32-bit, or with the other byte order.
+    `interpreter` is the loader that a program names. `entries` is the dynamic section in its order, empty for
+    a statically linked program, and for a file that no process on a machine like this one loads: 32-bit, or
+    with the other byte order.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -116,7 +119,10 @@ class Image:
         return self.strings[start:end].decode("utf-8", "surrogateescape")
 
     def section(self, name: str) -> tuple[int, int] | None:
-        """Return offset and size of a section by name; None if section headers are stripped or no section has the name."""
+        """Return offset and size of a section by name.
+
+        None if section headers are stripped or no section has the name.
+        """
         (offset,) = struct.unpack("=Q", self.read(0x28, 8))
         entry, count, names = struct.unpack("=HHH", self.read(0x3A, 6))
         if entry < 64 or not names < count <= _MOST_HEADERS:

@@ -1,4 +1,7 @@
-"""Demangles names of C++ symbols, as far as a rule needs them (Itanium C++ ABI, itanium-cxx-abi.github.io/cxx-abi/abi.html)."""
+"""Demangles names of C++ symbols, as far as a rule needs them.
+
+The source is the Itanium C++ ABI, itanium-cxx-abi.github.io/cxx-abi/abi.html.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def demangled(machine: Machine, names: Iterable[str]) -> dict[str, str]:
 
 
 def qualified_prefix(name: str) -> str:
-    """Return the beginning of a symbol's name that identifies it, without its parameters: `_ZN3c104cuda9SetDevice`.
+    """Return the beginning of a symbol's name that identifies it, no parameters: `_ZN3c104cuda9SetDevice`.
 
     Empty for anything but a function or object of C++. Template arguments are left out.
     """
@@ -79,6 +82,9 @@ def qualified_prefix(name: str) -> str:
 
 
 def is_same_name(prefix: str, name: str) -> bool:
-    """Return whether a symbol is what the prefix names, perhaps with other arguments or another ABI tag, but nothing inside it."""
+    """Return whether a symbol is what the prefix names.
+
+    It may have other arguments or another ABI tag, but it is nothing inside what the prefix names.
+    """
     rest = name[len(prefix) :]
     return name.startswith(prefix) and (not prefix.startswith("_ZN") or rest[:1] in {"E", "B", "I"})

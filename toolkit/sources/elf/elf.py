@@ -1,7 +1,9 @@
-"""Compiled libraries from the dynamic loader's point of view: what an ELF file needs, imports and exports, without loading it.
+"""Compiled libraries from the dynamic loader's point of view.
 
-Everything is read through the program headers and the dynamic section, which the loader uses; section headers may be
-stripped. Formats: elf(5), and the GNU extensions in glibc's elf/elf.h.
+What an ELF file needs, imports and exports, without loading it.
+
+Everything is read through the program headers and the dynamic section, which the loader uses; section headers
+may be stripped. Formats: elf(5), and the GNU extensions in glibc's elf/elf.h.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _FLAG_BASE, _FLAG_WEAK = 1, 2
 
 
 class RequiredVersion(NamedTuple):
-    """A version of its symbols that a library must define, such as GLIBC_2.34 of libc.so.6, unless it is `weak`."""
+    """A version of its symbols (GLIBC_2.34 of libc.so.6) that a library must define, unless `weak`."""
 
     library: str
     version: str
@@ -47,11 +49,11 @@ class Undefined(NamedTuple):
 class Header:
     """The contents of a library's dynamic section.
 
-    `bits` is 0 if it is no ELF file; `machine` is named as by `uname -m`. `interpreter` is the loader that a program names,
-    "" for a library. `rpath` and `runpath` are as written, including `$ORIGIN`; both name where the `needed` libraries are
-    looked for, and the loader ignores the first if the second exists. `requires` are versions that the needed libraries must
-    define, `defines` those of its own symbols. `problem` is what kept the file from being read completely, as in "it is
-    empty".
+    `bits` is 0 if it is no ELF file; `machine` is named as by `uname -m`. `interpreter` is the loader that a
+    program names, "" for a library. `rpath` and `runpath` are as written, including `$ORIGIN`; both name
+    where the `needed` libraries are looked for, and the loader ignores the first if the second exists.
+    `requires` are versions that the needed libraries must define, `defines` those of its own symbols.
+    `problem` is what kept the file from being read completely, as in "it is empty".
     """
 
     bits: int = 0
@@ -73,7 +75,10 @@ def read_header(path: str) -> Header:
 
 
 class ElfFile:
-    """An open ELF file. Nothing raises, whatever it contains: unreadable parts are left out, and `header.problem` is the reason."""
+    """An open ELF file.
+
+    Nothing raises, whatever it contains: unreadable parts are left out, and `header.problem` is the reason.
+    """
 
     def __init__(self, path: str) -> None:
         self._descriptor = -1
@@ -132,7 +137,7 @@ class ElfFile:
         return tuple(itertools.islice((name for name in names if self.exports(name)), most))
 
     def section(self, name: str) -> tuple[int, int] | None:
-        """Return offset and size in bytes of a section; None where it does not exist, or its header is stripped."""
+        """Return offset and size in bytes of a section; None if it does not exist or has no header."""
         with contextlib.suppress(*DAMAGE):
             return self._sound.section(name)
         return None

@@ -1,8 +1,8 @@
 """The GPU code in a compiled library: the architectures that it was compiled for, or can be compiled for.
 
-NVIDIA does not document the format. A section is a sequence of containers, each a header of 16 bytes and entries; an entry
-has an uncompressed header with kind, architecture and sizes, even where its code is compressed. Checked against wheels of
-xformers, torchvision, torchaudio and bitsandbytes, CUDA 11.8 to 13.0.
+NVIDIA does not document the format. A section is a sequence of containers, each a header of 16 bytes and
+entries; an entry has an uncompressed header with kind, architecture and sizes, even where its code is
+compressed. Checked against wheels of xformers, torchvision, torchaudio and bitsandbytes, CUDA 11.8 to 13.0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _MOST_ENTRIES = 500_000
 
 
 class Entry(NamedTuple):
-    """One piece of code: PTX or machine code, the architecture (90 is sm_90), the version of PTX, and whether it is sm_90a."""
+    """One piece of code.
+
+    PTX or machine code, the architecture (90 is sm_90), the version of PTX, and whether it is sm_90a.
+    """
 
     ptx: bool
     architecture: int

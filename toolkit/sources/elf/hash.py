@@ -22,7 +22,8 @@ def hash_table(image: Image) -> GnuHash | SysvHash:
 class GnuHash:
     """DT_GNU_HASH: a Bloom filter, buckets, and one hash for each exported symbol (glibc, elf/dl-lookup.c).
 
-    The exported symbols are the last ones of the symbol table, from `first` on, in the order of their buckets.
+    The exported symbols are the last ones of the symbol table, from `first` on, in the order of their
+    buckets.
     """
 
     def __init__(self, image: Image) -> None:
@@ -42,7 +43,10 @@ class GnuHash:
 
     @property
     def undefined_before(self) -> int | None:
-        """The number of symbols that includes all undefined ones. A table that hashes nothing does not hold it."""
+        """The number of symbols that includes all undefined ones.
+
+        A table that hashes nothing does not hold it.
+        """
         return self.first if self._hashes else None
 
     def find(self, name: bytes) -> Iterator[int]:
@@ -62,7 +66,7 @@ class GnuHash:
 
 
 class SysvHash:
-    """DT_HASH: buckets and chains of symbol indexes, in libraries of old linkers (generic ABI, "Hash Table")."""
+    """DT_HASH: buckets and chains of symbol indexes in old linkers' libraries (generic ABI, "Hash Table")."""
 
     def __init__(self, image: Image) -> None:
         self._buckets = self._chains = _NONE

@@ -1,7 +1,7 @@
 """Finds the file that the dynamic loader would load for a library's name: the search order of ld.so(8).
 
-Everything is read below the machine's root, so that recorded machines can be examined. Not modelled: programs with raised
-privileges, `dlmopen`, and the legacy hardware subfolders that glibc 2.37 dropped.
+Everything is read below the machine's root, so that recorded machines can be examined. Not modelled: programs
+with raised privileges, `dlmopen`, and the legacy hardware subfolders that glibc 2.37 dropped.
 """
 
 from __future__ import annotations
@@ -20,14 +20,22 @@ from verl_doctor.toolkit.sources.elf.elf import Header, read_header
 from verl_doctor.toolkit.sources.elf.loader_cache import Cached
 
 How = Literal[
-    "path", "LD_PRELOAD", "/etc/ld.so.preload", "RPATH", "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", "default folder"
-]  # fmt: skip
+    "path",
+    "LD_PRELOAD",
+    "/etc/ld.so.preload",
+    "RPATH",
+    "LD_LIBRARY_PATH",
+    "RUNPATH",
+    "ld.so.cache",
+    "default folder",
+]
 Trouble = Literal["", "dangling link", "not readable", "for another processor", "no ELF file", "damaged"]
 
 ENDS_SEARCH = frozenset({"", "no ELF file", "damaged"})
 """The troubles that end the search; "" means none."""
 
-# The flags in /proc/cpuinfo that make a processor one of these levels (the x86-64 psABI); each includes those before it.
+# The flags in /proc/cpuinfo that make a processor one of these levels (the x86-64 psABI); each includes those
+# before it.
 _LEVELS = {
     "x86-64-v2": "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
     "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
@@ -45,7 +53,9 @@ class NoSuchLoader(Exception):  # noqa: N818 - an answer, no error of ours
 
 @dataclass(frozen=True)
 class Candidate:
-    """A file with the right name in the loader's search path. `how` is what adds the folder, `entry` the folder as written.
+    """A file with the right name in the loader's search path.
+
+    `how` is what adds the folder, `entry` the folder as written.
 
     The loader does not load a file with a `trouble`: `ends_search` means that it stops there with an error.
     """
@@ -73,7 +83,8 @@ class Requirer:
 class Loader:
     """The dynamic loader of one program on one machine, with one environment.
 
-    Raises NoSuchLoader when the program cannot be read, or has no loader (a static program, a script), or not glibc's (musl).
+    Raises NoSuchLoader when the program cannot be read, or has no loader (a static program, a script), or not
+    glibc's (musl).
     """
 
     def __init__(self, machine: Machine, program: str, environ: Mapping[str, str] | None = None) -> None:
@@ -97,8 +108,8 @@ class Loader:
     def all(self, soname: str, requirers: Iterable[Requirer] = ()) -> Iterator[Candidate]:
         """Yield every candidate in the order of the search: the first without trouble is loaded.
 
-        `requirers` are the requesting file and those that loaded it, from the inside out; the program is added. Without them the
-        program itself is the requester.
+        `requirers` are the requesting file and those that loaded it, from the inside out; the program is
+        added. Without them the program itself is the requester.
         """
         chain = [requirer for requirer in requirers if requirer.path != self.program.path]
         if "/" in soname:
@@ -129,7 +140,7 @@ class Loader:
 
     @functools.cached_property
     def default_folders(self) -> tuple[str, ...]:
-        """The folders that this loader was built with, read from the loader; the usual ones when it cannot be read."""
+        """The folders that this loader was built with, read from it; the usual ones when it is unreadable."""
         try:
             with self._machine.at(self._machine.real(self.header.interpreter)).open("rb") as file:
                 found = _FOLDERS_IN_LOADER.findall(file.read(_LARGEST_LOADER))
@@ -144,7 +155,7 @@ class Loader:
         return (*existing, *_DEFAULT)
 
     def _folders(self, chain: list[Requirer]) -> Iterator[tuple[str, How, str]]:
-        """Yield what is searched before the cache: an RPATH counts when the requesting file has no RUNPATH."""
+        """Yield what is searched before the cache: RPATH counts when the requesting file has no RUNPATH."""
         if not chain[0].runpath:
             for requirer in chain:
                 for entry in () if requirer.runpath else _split(requirer.rpath, ":"):
@@ -156,7 +167,7 @@ class Loader:
             yield self._expanded(entry, chain[0]), "RUNPATH", entry
 
     def _from_cache(self, soname: str) -> Iterator[Candidate]:
-        """Yield the entry that the loader takes: for the best processor level of this machine, else the first."""
+        """Yield the entry that the loader takes: for this machine's best processor level, else the first."""
         entries = self.cached(soname)
         levels = [folder.rpartition("/")[2] for folder in self._glibc_hwcaps]
         fitting = [entry for entry in entries if not entry.hwcaps or entry.hwcaps in levels]
@@ -179,7 +190,7 @@ class Loader:
                         yield candidate
 
     def _file(self, path: str, how: How, entry: str) -> Iterator[Candidate]:
-        """Yield nothing when the file does not exist, else the candidate, with what keeps the loader from taking it."""
+        """Yield the candidate with what keeps the loader from taking it; nothing if the file is missing."""
         if not path.startswith("/"):
             path = str(self._machine.cwd / path)
         if self._machine.root == Path("/") and not os.path.lexists(path):
@@ -228,7 +239,7 @@ class Loader:
 
     @functools.cached_property
     def _glibc_hwcaps(self) -> tuple[str, ...]:
-        """The subfolders that are searched first in each folder, those for the newest processors before others."""
+        """The subfolders searched first in each folder, those for the newest processors before others."""
         if self.header.machine != "x86_64":
             return ()
         line = re.search(r"^flags\s*:(.*)$", self._machine.read("/proc/cpuinfo") or "", re.MULTILINE)
@@ -242,5 +253,8 @@ class Loader:
 
 
 def _split(folders: str, separator: str) -> list[str]:
-    """Return the entries of a search path. Empty text has no entries, and an empty entry among others is the current folder."""
+    """Return the entries of a search path.
+
+    Empty text has no entries, and an empty entry among others is the current folder.
+    """
     return re.split(separator, folders) if folders else []

@@ -1,7 +1,8 @@
 """The loader's cache of libraries, /etc/ld.so.cache, as ldconfig(8) writes it.
 
-The formats are from glibc's sysdeps/generic/dl-cache.h: the old format of 1997, the new format of glibc 2.2, which may follow
-the old one in the same file, and its extension of glibc 2.33 that names subfolders for newer processors.
+The formats are from glibc's sysdeps/generic/dl-cache.h: the old format of 1997, the new format of glibc 2.2,
+which may follow the old one in the same file, and its extension of glibc 2.33 that names subfolders for newer
+processors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _MOST_ENTRIES = 200_000
 
 @dataclass(frozen=True)
 class Cached:
-    """One library in the cache. `hwcaps` names the processors that it is for, such as "x86-64-v3", "" for any."""
+    """One library in the cache.
+
+    `hwcaps` names the processors that it is for, such as "x86-64-v3", "" for any.
+    """
 
     soname: str
     path: str
@@ -32,12 +36,18 @@ class Cached:
     hwcaps: str = ""
 
     def is_for(self, processor: str) -> bool:
-        """Return whether the loader of 64-bit programs for this processor, named as by `uname -m`, considers the entry."""
+        """Return whether the loader of 64-bit programs for this processor considers the entry.
+
+        The processor is named as by `uname -m`.
+        """
         return self.flags & 0xFF == _ELF_LIBC6 and self.flags >> 8 == _FLAGS.get(processor)
 
 
 def parse(data: bytes) -> tuple[Cached, ...]:
-    """Return all entries in the order of the file. Empty for a damaged or other file: the loader ignores it too."""
+    """Return all entries in the order of the file.
+
+    Empty for a damaged or other file: the loader ignores it too.
+    """
     try:
         if data.startswith(_NEW):
             return _parse_new(data)

@@ -68,7 +68,8 @@ def apply(tree: dict[str, Any], override: Override) -> Outcome:
 def _parent(tree: dict[str, Any], steps: Sequence[str], *, adds: bool) -> dict[str, Any] | list[Any] | None:
     """Return the container of the last step.
 
-    What is no container on the way becomes an empty dictionary, as in OmegaConf.update. That includes an interpolation of one.
+    What is no container on the way becomes an empty dictionary, as in OmegaConf.update. That includes an
+    interpolation of one.
     """
     # Nothing may be changed on the way unless the end is reached.
     node: Any = tree

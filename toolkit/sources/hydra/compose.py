@@ -25,7 +25,9 @@ _LARGEST = 4_000_000
 
 @dataclass
 class Sources:
-    """The folders that Hydra searches for a file, in order. `texts` are those of files that do not exist yet, None if unknown.
+    """The folders that Hydra searches for a file, in order.
+
+    `texts` are those of files that do not exist yet, None if unknown.
 
     `own` is the folder of Hydra's own options, None if that is unknown or if plugins may bring others.
     """
@@ -78,7 +80,8 @@ class Sources:
 class Composed:
     """The tree before and after the overrides, the outcome of each, and where each key of the tree was read.
 
-    `deprecated` are the keys that a comment in the files marks as deprecated, `once` those that a single file sets.
+    `deprecated` are the keys that a comment in the files marks as deprecated, `once` those that a single file
+    sets.
     """
 
     before: dict[str, Any]
@@ -93,10 +96,13 @@ class Composed:
 def compose(
     sources: Sources, name: str, overrides: Sequence[Override], of_hydra: Mapping[str, str] | None = None
 ) -> Composed:
-    """Compose the configuration `name`, and apply the overrides one after the other. `of_hydra` are options chosen for Hydra's own groups.
+    """Compose the configuration `name`, and apply the overrides one after the other.
 
-    Raises CompositionError if Hydra refuses the defaults list, and NotFollowedError. An override that Hydra refuses is
-    skipped, with the reason in its outcome; an override that chooses a file of a group is "chosen".
+    `of_hydra` are options chosen for Hydra's own groups.
+
+    Raises CompositionError if Hydra refuses the defaults list, and NotFollowedError. An override that Hydra
+    refuses is skipped, with the reason in its outcome; an override that chooses a file of a group is
+    "chosen".
     """
     groups = [index for index, override in enumerate(overrides) if _chooses(override, sources)]
     choices = _choices(overrides[index] for index in groups)

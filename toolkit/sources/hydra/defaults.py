@@ -1,6 +1,7 @@
 """Hydra's defaults lists: the files that a configuration is composed of, their order, and where each goes.
 
-Follows hydra-core 1.3, hydra/_internal/defaults_list.py and hydra/core/default_element.py, for `version_base=None`.
+Follows hydra-core 1.3, hydra/_internal/defaults_list.py and hydra/core/default_element.py, for
+`version_base=None`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ _REGISTERED = {"hydra/launcher": "basic", "hydra/sweeper": "basic"}
 
 
 class CompositionError(Exception):
-    """Hydra would refuse to compose this, for the reason in the message; `missing` is the nonexistent file of a chosen option."""
+    """A refusal by Hydra to compose this, for the reason in the message.
+
+    `missing` is the nonexistent file of a chosen option.
+    """
 
     missing = ""
 
@@ -105,7 +109,7 @@ class Entry:
 
 @dataclass
 class Choices:
-    """The options chosen for the groups: by the command line, by `override` lines, and by the lists themselves."""
+    """The options chosen for the groups by the command line, `override` lines, and the lists themselves."""
 
     chosen: dict[str, str | list[str] | None] = field(default_factory=dict)
     appended: list[Entry] = field(default_factory=list)
@@ -157,9 +161,12 @@ def _here(package: str) -> str:
 
 
 class Defaults:
-    """Expands the defaults list of one configuration. `load` returns a file by its path, or None where it does not exist.
+    """Expands the defaults list of one configuration.
 
-    `has_group` returns whether a folder holds options. `without_plugins`: `load` finds Hydra's own options too, and there are no others.
+    `load` returns a file by its path, or None where it does not exist.
+
+    `has_group` returns whether a folder holds options. `without_plugins`: `load` finds Hydra's own options
+    too, and there are no others.
     """
 
     def __init__(
@@ -176,7 +183,10 @@ class Defaults:
         self.without_plugins = without_plugins
 
     def expand(self, name: str) -> list[Placed]:
-        """Return the files in the order in which they are merged. Raises CompositionError and NotFollowedError."""
+        """Return the files in the order in which they are merged.
+
+        Raises CompositionError and NotFollowedError.
+        """
         if self.load(name) is None:
             raise CompositionError(f"the configuration `{name}` does not exist")
         found = self._tree(Entry(None, name), root=True, interpolated=False, depth=0)
@@ -191,7 +201,10 @@ class Defaults:
         return found
 
     def _of_hydra(self, key: str, option: str | list[str] | None) -> None:
-        """Look for an option of one of Hydra's own groups. Plugins may bring options, and groups of the user's own may add some."""
+        """Look for an option of one of Hydra's own groups.
+
+        Plugins may bring options, and groups of the user's own may add some.
+        """
         group = key.partition("@")[0]
         if group.removeprefix("hydra/") not in _OF_HYDRA and not self.has_group(group):
             raise CompositionError(_no_such_choice(key, {}))

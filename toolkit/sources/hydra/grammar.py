@@ -1,7 +1,7 @@
 """Parses one Hydra override, such as `+a.b=[1,x]`, by Hydra's own grammar.
 
-Source: hydra-core 1.3, hydra/grammar/OverrideLexer.g4 and OverrideParser.g4. Hydra itself is no dependency: the antlr runtime
-that it pins conflicts with other packages in users' environments.
+Source: hydra-core 1.3, hydra/grammar/OverrideLexer.g4 and OverrideParser.g4. Hydra itself is no dependency:
+the antlr runtime that it pins conflicts with other packages in users' environments.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ _DEEPEST = 50
 class Override:
     """A parsed override: `sign` precedes `key`; `package` follows `@`, None without it.
 
-    `value` is the right side as a Python value: None, bool, int, float, str, list or dict; None for `~key` too. `several`
-    means that it lists values for a sweep (`a=1,2`), which a single run refuses. `computed` means that a function such as
-    `choice(...)` makes the value, which is not followed.
+    `value` is the right side as a Python value: None, bool, int, float, str, list or dict; None for `~key`
+    too. `several` means that it lists values for a sweep (`a=1,2`), which a single run refuses. `computed`
+    means that a function such as `choice(...)` makes the value, which is not followed.
     """
 
     sign: Sign
@@ -239,7 +239,10 @@ class _Values:
 
 
 def typed(text: str) -> Any:
-    """Return a number, a truth value or null where the text is one. Raises OverrideError for a number with more digits than Python converts."""
+    """Return a number, a truth value or null where the text is one.
+
+    Raises OverrideError for a number with more digits than Python converts.
+    """
     if _NUMBER_OR_WORD["int"].fullmatch(text):
         try:
             return int(text)

@@ -1,6 +1,7 @@
 """Reads a value from a composed configuration, following interpolations.
 
-`${a.b}`, `${oc.select:a.b,default}` and a text with such parts are followed; other resolvers result in UNDETERMINED.
+`${a.b}`, `${oc.select:a.b,default}` and a text with such parts are followed; other resolvers result in
+UNDETERMINED.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _selected(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
 
 
 def _joined(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
-    """A text with interpolations in it, such as `${data.folder}/train.parquet`: each is a text or a number."""
+    """A text with interpolations, such as `${data.folder}/train.parquet`: each is a text or a number."""
     if "\\" in value or _INNERMOST.fullmatch(value):
         return UNDETERMINED
     parts = {part: resolved(tree, part, key, depth + 1) for part in _INNERMOST.findall(value)}

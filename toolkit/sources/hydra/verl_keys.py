@@ -1,4 +1,7 @@
-"""The history of verl's configuration keys, as each release's files have it: keys that came and went, and keys that were renamed."""
+"""The history of verl's configuration keys, as each release's files have it.
+
+It covers keys that came and went, and keys that were renamed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ PPO = "ppo_trainer"
 
 @dataclass(frozen=True)
 class Rename:
-    """`old`, with everything below it, is called `new` from a release on. `tree` is the configuration that had the old name."""
+    """`old`, with everything below it, is called `new` from a release on.
+
+    `tree` is the configuration that had the old name.
+    """
 
     old: str
     new: str

@@ -16,7 +16,10 @@ def word(key: str, value: Any, sign: str = "") -> str:
 
 
 def written(value: Any) -> str:
-    """Return a Python value in Hydra's grammar. Texts are always quoted, so that none is parsed as a number or a list."""
+    """Return a Python value in Hydra's grammar.
+
+    Texts are always quoted, so that none is parsed as a number or a list.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -31,12 +34,18 @@ def written(value: Any) -> str:
 
 
 def bare(text: str) -> str:
-    """Return a text without quotes if Hydra accepts it, otherwise in double quotes, which shell words can contain in single ones."""
+    """Return a text without quotes if Hydra accepts it, otherwise in double quotes.
+
+    Shell words can contain double quotes in single ones.
+    """
     return text if _BARE.fullmatch(text) else _quoted(text, '"')
 
 
 def _quoted(text: str, quote: str) -> str:
-    """Return a text in quotes, in which Hydra 1.3 treats a backslash as an escape only before a quote or the end."""
+    """Return a text in quotes.
+
+    In quotes, Hydra 1.3 treats a backslash as an escape only before a quote or the end.
+    """
     escaped = re.sub(
         rf"(\\*)({quote}|\Z)", lambda found: found[1] * 2 + (f"\\{quote}" if found[2] else ""), text
     )

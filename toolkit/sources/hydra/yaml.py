@@ -1,7 +1,7 @@
 """One file of a Hydra configuration: its content, its defaults list, its package, and the line of each key.
 
-YAML as OmegaConf reads it (omegaconf/_utils.py, get_yaml_loader): `1e-6` is a number, a date is a text, a duplicate key is an
-error.
+YAML as OmegaConf reads it (omegaconf/_utils.py, get_yaml_loader): `1e-6` is a number, a date is a text, a
+duplicate key is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class NoConfigError(Exception):
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """The content of a file without its defaults list; `lines` by path, for instance ("actor", "lr"). `package` is the header's.
+    """The content of a file without its defaults list; `lines` by path, for instance ("actor", "lr").
+
+    `package` is the header's.
 
     `deprecated` are the keys that a comment after or above them marks as deprecated, with the comment.
     """

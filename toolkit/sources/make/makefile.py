@@ -1,4 +1,6 @@
-"""Reads a makefile as GNU make does: the recipes that run for the requested targets, with make's variables replaced.
+"""Reads a makefile as GNU make does: recipes that run for the requested targets, variables replaced.
+
+The variables are those of make.
 
 https://www.gnu.org/software/make/manual/make.html
 """
@@ -29,17 +31,35 @@ _NOT_FOLLOWED = re.compile(r"(?:(?:override|export)\s+)*(define|endef|undefine|v
 _SET_BY_MAKE = {"MAKE": "make", "SHELL": "/bin/sh", "RM": "rm -f", "MAKEFLAGS": "", "MFLAGS": ""}
 # Variables whose values make computes, or that name the programs of its own rules.
 _BY_MAKE = re.compile(
-    r"MAKE_\w+|MAKEFILE_LIST|MAKEFILES|MAKELEVEL|MAKECMDGOALS|GNUMAKEFLAGS|SUFFIXES"
-    r"|\.(?:FEATURES|INCLUDE_DIRS|VARIABLES|LOADED|LIBPATTERNS|SHELLFLAGS)"
-    r"|(?:COMPILE|LINK|LINT|LEX|YACC|PREPROCESS)\.\w+"
-    r"|AR|ARFLAGS|AS|CC|CO|COFLAGS|CPP|CTANGLE|CWEAVE|CXX|FC|GET|LD|LEX|LINT|MAKEINFO|OBJC|OUTPUT_OPTION|PC|TANGLE|TEX|WEAVE|YACC"
+    r"MAKE_\w+|MAKEFILE_LIST|MAKEFILES|MAKELEVEL|MAKECMDGOALS|GNUMAKEFLAGS|SUFFIXES|\.(?:FEATURES"
+    r"|INCLUDE_DIRS|VARIABLES|LOADED|LIBPATTERNS|SHELLFLAGS)|(?:COMPILE|LINK|LINT|LEX|YACC"
+    r"|PREPROCESS)\.\w+|AR|ARFLAGS|AS|CC|CO|COFLAGS|CPP|CTANGLE|CWEAVE|CXX|FC|GET|LD|LEX|LINT|MAKEINFO"
+    r"|OBJC|OUTPUT_OPTION|PC|TANGLE|TEX|WEAVE|YACC"
 )
 _AUTOMATIC = re.compile(r"[@<^*?+%|][DF]?")
 _FUNCTION = re.compile(r"([a-z]+(?:-[a-z]+)?)[ \t]+(.*)", re.DOTALL)
-_OTHER_FUNCTIONS = frozenset({
-    "patsubst", "sort", "wordlist", "dir", "notdir", "suffix", "basename", "join", "wildcard", "realpath", "abspath",
-    "foreach", "file", "call", "value", "origin", "flavor", "guile",
-})  # fmt: skip
+_OTHER_FUNCTIONS = frozenset(
+    {
+        "patsubst",
+        "sort",
+        "wordlist",
+        "dir",
+        "notdir",
+        "suffix",
+        "basename",
+        "join",
+        "wildcard",
+        "realpath",
+        "abspath",
+        "foreach",
+        "file",
+        "call",
+        "value",
+        "origin",
+        "flavor",
+        "guile",
+    }
+)
 _COMPUTED = "make-function"  # stands for what a function of make results in
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _DEEPEST = 60
@@ -48,7 +68,7 @@ _MOST_WORK = 2_000_000  # characters that are expanded, all together
 
 @dataclass(frozen=True)
 class Recipe:
-    """Commands that one shell runs: their text, the line where it begins, and the variables that make exports to them."""
+    """Commands that one shell runs: text, line where it begins, and variables that make exports to them."""
 
     text: str
     line: int
@@ -67,7 +87,10 @@ class _Rule:
 
 
 class Makefile:
-    """The variables and rules of a makefile. `load` returns the text of an included file, None if it does not exist."""
+    """The variables and rules of a makefile.
+
+    `load` returns the text of an included file, None if it does not exist.
+    """
 
     def __init__(
         self,
@@ -445,7 +468,10 @@ class Makefile:
             yield Recipe(self._shell(re.sub(r"\n\t", "\n", text)), number, exported)
 
     def _is_old(self, target: str, rule: _Rule, is_there: Callable[[str], bool], is_double: bool) -> bool:
-        """Return whether make runs the recipe of a target that is a file, as far as that does not depend on the age of files."""
+        """Return whether make runs the recipe of a target that is a file.
+
+        Only as far as that does not depend on the age of files.
+        """
         if not is_there(target) or (is_double and not rule.before):
             return True
         for name in rule.before:
@@ -489,7 +515,10 @@ class Makefile:
         return {name: None if "\1" in value else value for name, value in values.items()}
 
     def _shell(self, text: str) -> str:
-        """Put command substitutions in place of the marks, outside of single quotes, where the shell expands nothing."""
+        """Put command substitutions in place of the marks, outside of single quotes.
+
+        In single quotes, the shell expands nothing.
+        """
         found, quote, place = [], "", 0
         while place < len(text):
             sign = text[place]
@@ -511,7 +540,10 @@ class Makefile:
 
 
 def _joined(rule: _Rule) -> list[_Rule]:
-    """Return what make makes of the rules of one target: with `:`, the last recipe counts, and its rule's needs come first."""
+    """Return what make makes of the rules of one target.
+
+    With `:`, the last recipe counts, and its rule's needs come first.
+    """
     if rule.is_double or not rule.others:
         return rule.others
     found = _Rule()

@@ -7,17 +7,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 _LONG = {
-    "directory": "C", "file": "f", "makefile": "f", "include-dir": "I", "eval": "E", "old-file": "o", "assume-old": "o",
-    "what-if": "W", "new-file": "W", "assume-new": "W", "jobs": "j", "load-average": "l", "max-load": "l", "output-sync": "O",
-    "dry-run": "n", "just-print": "n", "recon": "n", "question": "q", "touch": "t", "version": "v", "help": "h",
+    "directory": "C",
+    "file": "f",
+    "makefile": "f",
+    "include-dir": "I",
+    "eval": "E",
+    "old-file": "o",
+    "assume-old": "o",
+    "what-if": "W",
+    "new-file": "W",
+    "assume-new": "W",
+    "jobs": "j",
+    "load-average": "l",
+    "max-load": "l",
+    "output-sync": "O",
+    "dry-run": "n",
+    "just-print": "n",
+    "recon": "n",
+    "question": "q",
+    "touch": "t",
+    "version": "v",
+    "help": "h",
     "environment-overrides": "e",
-}  # fmt: skip
+}
 _NEEDS_VALUE, _MAY_HAVE_VALUE, _RUNS_NOTHING, _UNKNOWN = "CfIEoW", "jlO", "nqtvh", "EoWe"
 
 
 @dataclass
 class Request:
-    """The words after `make`: the folder and file, variables, and targets. `runs` is False with `-n` and the like.
+    """The words after `make`: the folder and file, variables, and targets.
+
+    `runs` is False with `-n` and the like.
 
     `problem` names an option that is not followed.
     """

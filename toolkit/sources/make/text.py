@@ -1,4 +1,7 @@
-"""The text of a makefile: where its parts end, and the functions of make that need nothing but their arguments."""
+"""The text of a makefile: where its parts end, and make's functions that need nothing but arguments.
+
+These functions need nothing but their own arguments.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,11 @@ def closing_bracket(text: str, start: int) -> int:
 
 
 def without_comment(line: str) -> str:
-    """Remove a comment. Inside of a reference, `#` begins none: https://www.gnu.org/software/make/manual/make.html#Makefile-Contents."""
+    """Remove a comment.
+
+    Inside of a reference, `#` begins none:
+    https://www.gnu.org/software/make/manual/make.html#Makefile-Contents.
+    """
     found, place = [], 0
     while place < len(line):
         if line[place] == "#":

@@ -48,7 +48,10 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The name does not exist. `what` states whether a whole module is missing; `read_from` is the file that lacks the name."""
+    """The name does not exist.
+
+    `what` states whether a whole module is missing; `read_from` is the file that lacks the name.
+    """
 
     what: Literal["module", "name"]
     reason: str

@@ -11,10 +11,25 @@ from verl_doctor.toolkit.sources.python.source import walk
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 # With these a module may bind names, or replace code, where no statement shows it.
-_UNSEEN = frozenset({
-    "exec", "globals", "locals", "vars", "setattr", "delattr", "modules", "builtins", "__builtins__", "__dict__", "__setattr__", "__code__", "_getframe",
-    "reload", "ctypes",
-})  # fmt: skip
+_UNSEEN = frozenset(
+    {
+        "exec",
+        "globals",
+        "locals",
+        "vars",
+        "setattr",
+        "delattr",
+        "modules",
+        "builtins",
+        "__builtins__",
+        "__dict__",
+        "__setattr__",
+        "__code__",
+        "_getframe",
+        "reload",
+        "ctypes",
+    }
+)
 
 
 def names_bound(tree: ast.AST) -> Iterator[str]:
@@ -33,12 +48,17 @@ def names_bound(tree: ast.AST) -> Iterator[str]:
 
 
 def lasting(tree: ast.Module) -> Mapping[str, Definition]:
-    """Return the functions and classes at the top of a module whose names certainly mean them in the end: nothing else binds these names."""
+    """Return the functions and classes at the top of a module whose names certainly mean them in the end.
+
+    Nothing else binds these names.
+    """
     words = {word for node in walk(tree) for word in _words(node)}
     if words & _UNSEEN:
         return {}
     counts = Counter(names_bound(tree))
-    stars = [node.lineno for node in walk(tree) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]  # fmt: skip
+    stars = [
+        node.lineno for node in walk(tree) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    ]
     return {
         node.name: node
         for node in tree.body

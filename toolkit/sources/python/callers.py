@@ -1,4 +1,7 @@
-"""How a source tree calls a method: every call by that name, with the enclosing function and the conditions around it."""
+"""How a source tree calls a method.
+
+Every call by that name, with the enclosing function and the conditions around it.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ _MOST_FILES = 40
 class CallSite:
     """One call `receiver.method(...)`. `function` and `in_class` enclose it, "" for none.
 
-    `when` are the conditions between the function and the call, and around the places that name the function in its module,
-    unless one of these is unconditional.
+    `when` are the conditions between the function and the call, and around the places that name the function
+    in its module, unless one of these is unconditional.
     """
 
     module: str
@@ -65,7 +68,9 @@ class Callers:
         return [(path, source) for path in self._tree.files() if isinstance(source := read(path), bytes)]
 
     def sites(self, method: str, also: str = "") -> list[CallSite] | None:
-        """Return every call of a method of this name in the files that also hold the text `also`; None when these are too many.
+        """Return every call of a method of this name in the files that also hold the text `also`.
+
+        None when these are too many.
 
         A method that is passed on, to be called elsewhere, counts as a call with unknown arguments.
         """
@@ -137,7 +142,7 @@ class _Calls:
             self._visit(child, function, in_class, when)
 
     def _conditions(self, test: ast.expr, *, holds: bool) -> tuple[str, ...]:
-        """Return a condition as text; none when it holds by default: `self.queue is None` where it is None at first."""
+        """Return a condition as text, none when it holds by default (`self.queue is None`, None at first)."""
         match test:
             case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
                 if dotted(left) in self.defaults and holds:

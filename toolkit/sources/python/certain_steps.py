@@ -1,7 +1,7 @@
 """The statements of a program that certainly run before a call, in their order, if that call certainly runs.
 
-It follows the module, what runs only as the main program, and the program's own functions where they are called. A condition, a
-loop, or what may end the program before makes all that depends on it uncertain.
+It follows the module, what runs only as the main program, and the program's own functions where they are
+called. A condition, a loop, or what may end the program before makes all that depends on it uncertain.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ def bindings(tree: ast.AST) -> Counter[str]:
 
 
 def steps_to(call: ast.Call, tree: ast.Module) -> list[tuple[ast.stmt, bool]] | None:
-    """Return the statements before a call, each with whether it certainly runs; None if the call itself may not run."""
+    """Return the statements before a call, each with whether it certainly runs; None if the call may not."""
     following = _Following(call, tree)
     following.all(tree.body, sure=True)
     return following.steps if following.is_reached else None
 
 
 class _Following:
-    """Follows a program to one call. `ends`: the program may have ended before. `is_over`: nothing more is followed."""
+    """Follows a program to one call.
+
+    `ends`: the program may have ended before. `is_over`: nothing more is followed.
+    """
 
     def __init__(self, call: ast.Call, tree: ast.Module) -> None:
         self.call = call
@@ -103,10 +106,14 @@ class _Following:
         """Follow statements that may not run."""
         self.all(body, sure=False)
         self.ends = self.ends or any(self.may_end(node, set()) for node in body)
-        return sure and not self.is_over and not any(isinstance(part, ast.Return) for node in body for part in walk(node))  # fmt: skip
+        return (
+            sure
+            and not self.is_over
+            and not any(isinstance(part, ast.Return) for node in body for part in walk(node))
+        )
 
     def may_end(self, node: ast.AST, seen: set[str]) -> bool:
-        """Return whether the program may end below a node, or in one of its own functions that is called there."""
+        """Return whether the program may end below a node, or in a function of its own called there."""
         for part in walk(node):
             if isinstance(part, (ast.Raise, ast.Assert)):
                 return True
@@ -191,7 +198,11 @@ def _blocks(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
 def _runs_as_main(node: ast.stmt) -> bool | None:
     """Return whether the body of `if __name__ == "__main__":` runs; None for all other statements."""
     test = node.test if isinstance(node, ast.If) else None
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):  # fmt: skip
+    if (
+        not isinstance(test, ast.Compare)
+        or len(test.ops) != 1
+        or not isinstance(test.ops[0], (ast.Eq, ast.NotEq))
+    ):
         return None
     sides = (test.left, test.comparators[0])
     if not any(dotted(side) == "__name__" for side in sides):
@@ -202,7 +213,10 @@ def _runs_as_main(node: ast.stmt) -> bool | None:
 
 
 def _runs_at_call(function: ast.FunctionDef) -> bool:
-    """Return whether a call runs the body of a function: no decorator does anything else with it, and it is no generator."""
+    """Return whether a call runs the body of a function.
+
+    It does if no decorator does anything else with the function, and it is no generator.
+    """
     return not function.decorator_list and not any(
         isinstance(part, (ast.Yield, ast.YieldFrom)) for part in walk(function)
     )

@@ -1,4 +1,4 @@
-"""Classes across files: members through the bases, a constructor's parameters, and what an annotation names."""
+"""Classes across files: inherited members, a constructor's parameters, and what an annotation names."""
 
 from __future__ import annotations
 
@@ -40,9 +40,19 @@ _CONSTRUCTS_NOTHING = frozenset(
 _ENUMERATIONS = frozenset({"enum.Enum", "enum.Flag", "enum.IntEnum", "enum.IntFlag", "enum.StrEnum"})
 # Decorators of a class that add no attribute. vLLM's own `config` makes a pydantic dataclass.
 _KEEP_MEMBERS = frozenset(
-    {"dataclass", "dataclasses.dataclass", "pydantic.dataclasses.dataclass", "config", "final", "typing.final",
-     "total_ordering", "functools.total_ordering", "runtime_checkable", "deprecated"}
-)  # fmt: skip
+    {
+        "dataclass",
+        "dataclasses.dataclass",
+        "pydantic.dataclasses.dataclass",
+        "config",
+        "final",
+        "typing.final",
+        "total_ordering",
+        "functools.total_ordering",
+        "runtime_checkable",
+        "deprecated",
+    }
+)
 # pydantic ignores keywords that are not fields, unless a configuration forbids them, which is not read here.
 _DATACLASSES: dict[str, Literal["strict", "lenient"]] = {
     "dataclasses.dataclass": "strict",
@@ -169,7 +179,7 @@ def _single(node: ast.expr | None) -> str:
 
 
 def constructor(sources: Lookup, owner: Class) -> tuple[Signature, str] | None:
-    """Return what `owner(...)` accepts and the file that defines it, or None when that cannot be determined."""
+    """Return what `owner(...)` accepts and the file that defines it, or None when undetermined."""
     parts = list(mro(sources, owner))
     if owner.keywords and set(owner.keywords) - {"omit_defaults", "dict", "array_like", "kw_only"}:
         return None
@@ -243,7 +253,10 @@ def _from_fields(
 
 
 def _dataclass(sources: Lookup, owner: Class) -> Literal["", "strict", "lenient"]:
-    """Return whether a decorator makes the class a dataclass, and whether that rejects keywords that are not fields."""
+    """Return whether a decorator makes the class a dataclass, and whether it rejects unknown keywords.
+
+    Unknown keywords are those that are not fields.
+    """
     module = sources.module(owner.module)
     if not isinstance(module, Module):
         return ""

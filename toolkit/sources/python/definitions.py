@@ -1,4 +1,4 @@
-"""Finds what a dotted name refers to in source trees: classes with their bases and methods, functions, and constants."""
+"""Finds what a dotted name is in source trees: classes with bases and methods, functions, and constants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class ClassNode:
 
 @dataclass(frozen=True)
 class FunctionNode:
-    """A function, its module, and the object that it is bound to. `owner` is the defining class; `around` are an outer function's names."""
+    """A function, its module, and the object that it is bound to.
+
+    `owner` is the defining class; `around` are an outer function's names.
+    """
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     module: str
@@ -46,7 +49,9 @@ class Choices:
 
 
 class Definitions:
-    """What the modules of several source trees define. The first tree is the program's own, the others are libraries.
+    """What the modules of several source trees define.
+
+    The first tree is the program's own, the others are libraries.
 
     `modules` are those that were already read. `evaluate` returns the value of a literal in a module.
     """
@@ -79,11 +84,17 @@ class Definitions:
         return f"{source[0] if source else module}:{line}"
 
     def is_foreign(self, owner: ClassNode) -> bool:
-        """Return whether a class belongs to a library, whose constructor checks what the first tree passes to it."""
+        """Return whether a class belongs to a library, whose constructor checks what the tree passes to it.
+
+        That is the first tree.
+        """
         return self._trees[0].own_name(owner.module) is None
 
     def in_module(self, module: str, name: str, depth: int = 0) -> Any:
-        """Return what a name refers to in a module, through its imports; `UNCLEAR` where unknown or bound more than once."""
+        """Return what a name refers to in a module, through its imports.
+
+        `UNCLEAR` where unknown or bound more than once.
+        """
         source = self._module(module)
         if source is None or depth > _DEEPEST:
             return UNCLEAR
@@ -161,7 +172,10 @@ class Definitions:
         return None
 
     def attribute(self, value: Any, name: str) -> Any:
-        """Return a class's constant, a member of its enumeration of texts, or its static method; `UNCLEAR` for anything else."""
+        """Return a class's constant, a member of its enumeration of texts, or its static method.
+
+        `UNCLEAR` for anything else.
+        """
         if not isinstance(value, ClassNode):
             return UNCLEAR
         texts = {dotted(base).rpartition(".")[2] for base in value.node.bases}

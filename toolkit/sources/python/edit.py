@@ -169,7 +169,10 @@ class SourceText:
 
     @property
     def _uncommentable(self) -> frozenset[int]:
-        """Return the lines (from 0) before which no comment is possible: they continue a string or follow a backslash."""
+        """Return the lines (from 0) before which no comment is possible: a string or backslash precedes.
+
+        They continue a string or follow a backslash.
+        """
         inside: set[int] = set()
         for first, last in _strings(self.text):
             inside.update(range(first, last))
@@ -210,7 +213,7 @@ def _tokens(text: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def _unmarkable(text: str) -> frozenset[int]:
-    """Return lines (from 1) that cannot carry a comment: a string continues after them, or they end in a backslash."""
+    """Return lines (from 1) that cannot carry a comment: a string goes on after, or a backslash ends them."""
     found: set[int] = set()
     for first, last in _strings(text):
         found.update(range(first, last))

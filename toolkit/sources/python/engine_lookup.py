@@ -1,7 +1,10 @@
-"""How the engine process of verl's async rollout finds its workers: `ray.init`, then the named actors with a prefix.
+"""How the engine process of verl's async rollout finds its workers: `ray.init`, then named actors.
 
-verl 0.4 and 0.5, and copies of them, start vLLM's engine as a child of a Ray actor. The child gets the namespace and the
-prefix from `vllm_config.instance_id`; which Ray it reaches is left to `ray.init` (verl-project/verl#1138).
+The named actors are those with a prefix.
+
+verl 0.4 and 0.5, and copies of them, start vLLM's engine as a child of a Ray actor. The child gets the
+namespace and the prefix from `vllm_config.instance_id`; which Ray it reaches is left to `ray.init`
+(verl-project/verl#1138).
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 class EngineLookup:
     """One function that connects to Ray and selects actors by a name prefix.
 
-    `inits` are its calls of `ray.init`, `names` the variable that receives the actors' names, `listing` the assigned
-    expression, `prefix` the prefix of the names. `expected` asserts how many there must be, None when nothing does.
+    `inits` are its calls of `ray.init`, `names` the variable that receives the actors' names, `listing` the
+    assigned expression, `prefix` the prefix of the names. `expected` asserts how many there must be, None
+    when nothing does.
     """
 
     function: Function
@@ -66,7 +70,10 @@ def engine_lookups(tree: ast.Module) -> Iterator[EngineLookup]:
 
 
 def address_statement(tree: ast.Module) -> ast.Assign | None:
-    """Return the statement with which the engine process's parent passes it the address of its own Ray; None without one."""
+    """Return the statement that passes the engine process the address of its parent's own Ray.
+
+    The parent passes the address; None without such a statement.
+    """
     for node in statements(tree):
         match node:
             case ast.Assign(
@@ -77,7 +84,7 @@ def address_statement(tree: ast.Module) -> ast.Assign | None:
 
 
 def identified(tree: ast.Module) -> list[ast.Assign]:
-    """Return the parent's statements that set the engine's `instance_id`, which holds namespace and prefix."""
+    """Return the parent's statements that set the engine's `instance_id`, holding namespace and prefix."""
     return [
         node
         for node in statements(tree)
@@ -98,7 +105,10 @@ def _is_own_address(value: ast.expr) -> bool:
 
 
 def _picks(statement: ast.Assign) -> tuple[str, ast.expr] | None:
-    """Match `names = [name for name in ray.util.list_named_actors() if name.startswith(prefix)]`: the variable, and the prefix."""
+    """Match a statement that picks the named actors with a prefix, and return its variable and prefix.
+
+    The statement is `names = [name for name in ray.util.list_named_actors() if name.startswith(prefix)]`.
+    """
     match statement:
         case ast.Assign(
             targets=[ast.Name(id=names)],
@@ -108,11 +118,16 @@ def _picks(statement: ast.Assign) -> tuple[str, ast.expr] | None:
                     ast.comprehension(
                         target=ast.Name(id=each),
                         iter=ast.Call(func=listed),
-                        ifs=[ast.Call(func=ast.Attribute(value=ast.Name(id=tested), attr="startswith"), args=[prefix])],
+                        ifs=[
+                            ast.Call(
+                                func=ast.Attribute(value=ast.Name(id=tested), attr="startswith"),
+                                args=[prefix],
+                            )
+                        ],
                     )
                 ],
             ),
-        ) if element == each == tested and dotted(listed).endswith("list_named_actors"):  # fmt: skip
+        ) if element == each == tested and dotted(listed).endswith("list_named_actors"):
             return names, prefix
     return None
 

@@ -13,7 +13,8 @@ Use = Literal["reads", "tables", "names", "sets"]
 
 # Calls on the environment that set or unset a variable without reading it.
 _SETTERS = ("set", "unset", "put", "del", "pop", "clear", "update")
-# vLLM's `envs.py` and modules with its pattern: a dict from names to functions that read them, used by a module `__getattr__`.
+# vLLM's `envs.py` and modules with its pattern: a dict from names to functions that read them, used by a
+# module `__getattr__`.
 TABLE = "environment_variables"
 
 
@@ -21,8 +22,9 @@ TABLE = "environment_variables"
 class Mention:
     """One place where a source refers to a variable.
 
-    It "reads" it, "tables" it (an entry of `environment_variables`: read only when the entry is accessed), "names" it in a
-    list, a constant or an argument, which other code may read, or "sets" it. `entry` is the name of the table's entry.
+    It "reads" it, "tables" it (an entry of `environment_variables`: read only when the entry is accessed),
+    "names" it in a list, a constant or an argument, which other code may read, or "sets" it. `entry` is the
+    name of the table's entry.
     """
 
     name: str
@@ -110,7 +112,7 @@ def _is_setter(callee: ast.expr) -> bool:
 
 
 def _is_environment(node: ast.expr) -> bool:
-    """Return whether an expression refers to the environment: `os.environ`, `os.getenv`, `envs`, `env_bool`."""
+    """Return whether an expression means the environment: `os.environ`, `os.getenv`, `envs`, `env_bool`."""
     return _is_environment_name(dotted(node) or _last(node))
 
 

@@ -1,7 +1,9 @@
-"""Computes what a small function returns from its syntax tree: constants, comparisons, arithmetic and branches.
+"""Computes what a small function returns from its syntax tree: constants, comparisons, math and branches.
 
-For example, it determines whether a class supports a head size of 80 without importing the source. Unsupported code
-is `UNCLEAR`, and so is every result that depends on it.
+Math means arithmetic.
+
+For example, it determines whether a class supports a head size of 80 without importing the source.
+Unsupported code is `UNCLEAR`, and so is every result that depends on it.
 """
 
 from __future__ import annotations
@@ -56,8 +58,8 @@ def returned(
 ) -> Any:
     """Return the function's result for these arguments, `RAISES`, or `UNCLEAR`.
 
-    Parameters that are not given, and all external names, are unclear. Where a condition is unclear both branches are
-    followed, and only a result that they share counts.
+    Parameters that are not given, and all external names, are unclear. Where a condition is unclear both
+    branches are followed, and only a result that they share counts.
     """
     return _Run(call).block(function.body, dict(arguments))
 

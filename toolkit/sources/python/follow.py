@@ -1,9 +1,11 @@
-"""Follows a function's effects on dictionaries and the environment through its syntax tree, as Python would run it.
+"""Follows a function's effects on dictionaries and the environment through its syntax tree, as Python does.
 
-For sources that cannot be imported. What is known is computed: constants, dictionaries, `os.environ`, branches, loops over
-known values, calls of functions of the same tree. Everything else is `UNCLEAR`. Effects under an unclear condition
-are *weak*: they make unclear whatever they would change. A `try` is assumed to succeed, and modules of the tree are
-run on first use.
+It follows them as Python would run it.
+
+For sources that cannot be imported. What is known is computed: constants, dictionaries, `os.environ`,
+branches, loops over known values, calls of functions of the same tree. Everything else is `UNCLEAR`. Effects
+under an unclear condition are *weak*: they make unclear whatever they would change. A `try` is assumed to
+succeed, and modules of the tree are run on first use.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ def _parsed(path: Path, _: int) -> ast.Module | Unreadable:
 class Follow(Calls):
     """One run. `environ` is the environment of the process, which the code may change.
 
-    `call` evaluates calls of functions outside the tree, `value` resolves other external names; both return `UNCLEAR` when
-    unknown. `made` receives each call with its arguments.
+    `call` evaluates calls of functions outside the tree, `value` resolves other external names; both return
+    `UNCLEAR` when unknown. `made` receives each call with its arguments.
     """
 
     def module(self, name: str) -> Module | None:

@@ -1,4 +1,7 @@
-"""Computes expressions from a syntax tree: constants, dictionaries, branches. Unknown values are `UNCLEAR`."""
+"""Computes expressions from a syntax tree: constants, dictionaries, branches.
+
+Unknown values are `UNCLEAR`.
+"""
 
 from __future__ import annotations
 
@@ -231,7 +234,10 @@ class Expressions(ABC):
     def _each(
         self, comprehension: ast.comprehension, names: Mapping[str, Any], table: Table
     ) -> Iterator[dict[str, Any]]:
-        """Yield the names inside a comprehension, for each element; `table` becomes open when they are unknown."""
+        """Yield the names inside a comprehension, for each element; `table` becomes open if unknown.
+
+        It becomes open when the names are unknown.
+        """
         over = self.value(comprehension.iter, names)
         if not isinstance(over, (list, tuple, Table)):
             table.open = True

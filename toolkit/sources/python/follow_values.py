@@ -1,4 +1,7 @@
-"""The values that `python.follow` computes with: a program's dictionaries, functions, classes and modules, as far as known."""
+"""The values that `python.follow` computes with.
+
+A program's dictionaries, functions, classes and modules, as far as known.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ Place = tuple[str, int]
 
 
 class Table(dict[str, Any]):
-    """A dictionary of the program. `places` is where each entry was written; an `open` one may have other entries.
+    """A dictionary of the program.
+
+    `places` is where each entry was written; an `open` one may have other entries.
 
     `level` is the number of unclear conditions around its creation: only changes under more of them are weak.
     """

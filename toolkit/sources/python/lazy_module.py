@@ -1,8 +1,8 @@
 """Packages that replace themselves by a lazy module: the names that it serves, and their modules.
 
-The convention is transformers': `sys.modules[__name__] = _LazyModule(name, file, structure)`. The structure is a literal dict
-of submodules and their names, filled in several steps, or it is computed from the `__all__` of the files below the package
-(huggingface/transformers#31329), or both.
+The convention is transformers': `sys.modules[__name__] = _LazyModule(name, file, structure)`. The structure
+is a literal dict of submodules and their names, filled in several steps, or it is computed from the `__all__`
+of the files below the package (huggingface/transformers#31329), or both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEFT_OUT = ("__init__", "convert_", "modular_")
 
 @dataclass
 class _Structure:
-    """The content of one variable of the module: names with their submodules, folders to search, other variables."""
+    """One variable's content in the module: names with submodules, folders to search, other variables."""
 
     names: dict[str, str] = field(default_factory=dict)
     computed: list[str] = field(default_factory=list)
@@ -63,7 +63,10 @@ def _made_lazy(node: ast.AST) -> ast.expr | None:
 
 
 def _read(body: Iterable[ast.stmt], structures: dict[str, _Structure]) -> None:
-    """Follow the statements that build structures. Exception handlers are left out: they only add placeholders."""
+    """Follow the statements that build structures.
+
+    Exception handlers are left out: they only add placeholders.
+    """
     for node in body:
         match node:
             case ast.If(test=test) if is_type_checking(test):
@@ -108,7 +111,11 @@ def _assign(structure: _Structure, value: ast.expr) -> None:
 
 
 def _add(structures: dict[str, _Structure], target: ast.expr, value: ast.expr) -> None:
-    """Apply `structure["module"] = [...]`, `structure["module"].append("Name")`, `structure[anything].update(structure)`."""
+    """Apply a statement that changes a structure.
+
+    These are `structure["module"] = [...]`, `structure["module"].append("Name")`,
+    `structure[anything].update(structure)`.
+    """
     match target:
         case ast.Subscript(value=ast.Name(id=name), slice=key) if name in structures:
             if isinstance(value, ast.Name):
@@ -164,9 +171,12 @@ def exports(tree: SourceTree, package: str) -> dict[str, str]:
 
 
 def modules_made(tree: ast.Module, name: str) -> tuple[str, ...]:
-    """Return patterns of the modules that this one creates at run time, by its own function that writes to `sys.modules`.
+    """Return patterns of the modules that this one creates at run time.
 
-    transformers 5 does this for renamed modules: `_create_module_alias(f"{__name__}.tokenization_utils", ...)`.
+    It creates them by its own function that writes to `sys.modules`.
+
+    transformers 5 does this for renamed modules: `_create_module_alias(f"{__name__}.tokenization_utils",
+    ...)`.
     """
     makers = {
         node.name for node in statements(tree) if isinstance(node, ast.FunctionDef) and _makes_modules(node)

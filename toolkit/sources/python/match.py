@@ -16,7 +16,7 @@ Step = str | int
 
 @dataclass(frozen=True)
 class Place:
-    """Consecutive statements of one block, and the enclosing function or class, as `Class.method`; "" for none."""
+    """Consecutive statements of a block, and the enclosing function or class (`Class.method`, "" if none)."""
 
     scope: str
     statements: tuple[ast.stmt, ...]
@@ -73,7 +73,7 @@ def matches(tree: ast.Module, scope: str, digests: Sequence[str]) -> list[Place]
 
 
 def enclosing(tree: ast.Module, first: int, last: int) -> Place | None:
-    """Return the fewest consecutive statements of one block that cover these lines (from 1, both included)."""
+    """Return the fewest consecutive statements of a block that cover these lines (from 1, inclusive)."""
     found = None
     for scope, statements in blocks(tree):
         inside = [

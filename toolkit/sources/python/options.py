@@ -1,4 +1,4 @@
-"""The options of a command's argument parser, read from the `add_argument` calls of the modules that build it."""
+"""A command's argument parser options, from the `add_argument` calls of the modules that build it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class ParserOptions:
     complete: bool = True
 
     def takes(self, option: str) -> bool:
-        """Return whether argparse accepts an option: as written, with `_` for `-`, abbreviated, or negated by `--no-`."""
+        """Return whether argparse accepts an option: as is, with `_` for `-`, abbreviated, or `--no-`.
+
+        The latter negates it.
+        """
         spelled = option.replace("_", "-")
         plain = "--" + spelled.removeprefix("--no-") if spelled.startswith("--no-") else spelled
         return any(name.startswith(spelled) or name == plain for name in self.names)

@@ -58,8 +58,8 @@ _Seen = frozenset[tuple[str, str]]
 class Sources:
     """Several source trees, summarised one module at a time and only on request.
 
-    `unread` are requested modules that could not be read. Those that a lookup met are added to `touched`, which the caller
-    must clear.
+    `unread` are requested modules that could not be read. Those that a lookup met are added to `touched`,
+    which the caller must clear.
     """
 
     def __init__(self, trees: Iterable[SourceTree]) -> None:
@@ -132,7 +132,7 @@ class Sources:
             return Unresolved(f"{dotted} leads too deep")
 
     def member(self, owner: Definition, name: str) -> Answer:
-        """Return what `owner.name` refers to, where `owner` is the object itself and not an instance of it."""
+        """Return what `owner.name` refers to; `owner` is the object itself and not an instance of it."""
         try:
             return self._member(owner, name, frozenset())
         except RecursionError:
@@ -245,7 +245,8 @@ class Sources:
         if present:
             return Present(Opaque(f"{module.name}.{name} is bound in {len(present)} ways"))
         lacked = [resolved for resolved in answers if isinstance(resolved, Missing)]
-        # A module that hands on what is missing fails itself, or catches that and does not bind the name either.
+        # A module that hands on what is missing fails itself, or catches that and does not bind the name
+        # either.
         if lacked and len(lacked) == len(bindings) and not (module.open or module.stars or module.lazy):
             return lacked[0]
         return Unresolved(f"{module.name} binds {name}, which leads nowhere")

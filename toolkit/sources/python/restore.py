@@ -1,8 +1,8 @@
 """Restores the original of a patched source, whose replaced lines remain as comments.
 
-A patch is one or several kept lines (comments) and the code that replaces them, all ending in one marker. In this doctor's
-patches the kept lines come first; between marked lines some may be unmarked, as a comment cannot stand everywhere. In patches
-made by hand either may come first, and every line is marked.
+A patch is one or several kept lines (comments) and the code that replaces them, all ending in one marker. In
+this doctor's patches the kept lines come first; between marked lines some may be unmarked, as a comment
+cannot stand everywhere. In patches made by hand either may come first, and every line is marked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Hunk:
 
 @dataclass(frozen=True)
 class Restored:
-    """A source without its patches. `hunks` are those removed, each with the line (from 1) where `old` now stands.
+    """A source without its patches.
+
+    `hunks` are those removed, each with the line (from 1) where `old` now stands.
 
     `undetermined` are lines of patches whose original cannot be determined.
     """
@@ -45,7 +47,10 @@ class Restored:
 
 
 def restored(text: str, marked: Mapping[int, str], ours: str) -> Restored:
-    """Remove the patches from a source. `marked` maps lines to the marker at their end; `ours` is this doctor's word."""
+    """Remove the patches from a source.
+
+    `marked` maps lines to the marker at their end; `ours` is this doctor's word.
+    """
     lines = text.splitlines()
     hunks: list[Hunk] = []
     undetermined: list[Hunk] = []

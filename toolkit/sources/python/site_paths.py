@@ -1,4 +1,7 @@
-"""Reads paths from a Python file of `KEY = "path"` lines, such as people copy from an example for each cluster, without running it."""
+"""Reads paths from a Python file of `KEY = "path"` lines without running it.
+
+People copy such files from an example for each cluster.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ class NotPlainError(Exception):
 
 @dataclass(frozen=True)
 class Setting:
-    """One assignment of the file. `path` is None when it is skipped, with the reason in `why`. A path may begin with `~` or `$NAME`."""
+    """One assignment of the file.
+
+    `path` is None when it is skipped, with the reason in `why`. A path may begin with `~` or `$NAME`.
+    """
 
     name: str
     line: int
@@ -37,7 +43,10 @@ class Setting:
 
 
 def settings_in(file: Path) -> list[Setting]:
-    """Return the assignments of a file, the last for each name. Raises UsageError when it cannot be parsed as Python."""
+    """Return the assignments of a file, the last for each name.
+
+    Raises UsageError when it cannot be parsed as Python.
+    """
     content = user_file.read(file, _LARGEST)
     if content is None:
         raise UsageError(f"{file} is larger than {_LARGEST:,} bytes: it is not a file of paths")
@@ -187,7 +196,7 @@ def _called(function: ast.expr, arguments: list[ast.expr], inner: Callable[[ast.
 
 
 def _is_module(name: str) -> bool:
-    """Return whether a dotted name is a function of a module, as these files import them, and not a value's method."""
+    """Return whether a dotted name is a function of a module these files import, not a value's method."""
     return name.startswith(("os.", "pathlib.", "path.", "osp."))
 
 

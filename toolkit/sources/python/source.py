@@ -1,7 +1,7 @@
 """A tree of Python sources: the files of its modules, and their syntax trees. Nothing is imported.
 
-Whatever cannot be read results in an `Unreadable` with the reason: a source tree may contain anything, and nothing in
-it may stop verl-doctor.
+Whatever cannot be read results in an `Unreadable` with the reason: a source tree may contain anything, and
+nothing in it may stop verl-doctor.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _PARSING = threading.Lock()
 class Unreadable:
     """An existing file, and why its contents are unknown.
 
-    `by` is the obstacle: the file system, a text that is no Python of any release, the syntax at this line, or a limit of the
-    reader itself.
+    `by` is the obstacle: the file system, a text that is no Python of any release, the syntax at this line,
+    or a limit of the reader itself.
     """
 
     reason: str
@@ -55,10 +55,10 @@ class ModuleFile:
 
 @dataclass(frozen=True)
 class SourceTree:
-    """One package folder, and the dotted name under which it is imported ("vllm", or "pkg.verl" when vendored).
+    """One package folder, and the dotted name of its import ("vllm", or "pkg.verl" when vendored).
 
-    `alias` is a further prefix for this tree: a vendored verl still writes its own imports as `verl...`. Modules whose text
-    holds none of the words `about` are irrelevant and stay unread.
+    `alias` is a further prefix for this tree: a vendored verl still writes its own imports as `verl...`.
+    Modules whose text holds none of the words `about` are irrelevant and stay unread.
     """
 
     folder: Path
@@ -128,7 +128,10 @@ class SourceTree:
         return ".".join([self.name, *parts])
 
     def files(self, package: str = "") -> Iterator[Path]:
-        """Yield every source file, of one package only when it is named, in a stable order. Links to folders are not followed."""
+        """Yield every source file, of one package only when it is named, in a stable order.
+
+        Links to folders are not followed.
+        """
         top = (
             self.folder.joinpath(*package[len(self.name) :].lstrip(".").split("."))
             if package
@@ -156,7 +159,10 @@ def _begins_with(words: tuple[str, ...]) -> re.Pattern[bytes]:
 
 
 _TREES_KEPT = 128
-"""A check of a changed script parses 131 files, the trainer in six collectors. A tree takes 30 bytes for each of its source."""
+"""A check of a changed script parses 131 files, the trainer in six collectors.
+
+A tree takes 30 bytes for each of its source.
+"""
 
 
 def read(path: Path) -> bytes | Unreadable:
@@ -171,7 +177,10 @@ def read(path: Path) -> bytes | Unreadable:
 
 @functools.lru_cache(maxsize=_TREES_KEPT)
 def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
-    """Return the syntax tree of a source file, in the encoding that it declares. Callers share it, and must not change it."""
+    """Return the syntax tree of a source file, in the encoding that it declares.
+
+    Callers share it, and must not change it.
+    """
     try:
         with _PARSING, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # other projects' invalid escapes are irrelevant
@@ -188,7 +197,10 @@ def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
 
 
 def parsed(path: Path) -> ast.Module | None:
-    """Return the syntax tree of a source file; None if it cannot be read or parsed, where the reason does not matter."""
+    """Return the syntax tree of a source file, None if it cannot be read or parsed.
+
+    This is for callers to which the reason does not matter.
+    """
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else None
     return tree if isinstance(tree, ast.Module) else None
@@ -216,7 +228,9 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes directly below one, in the order of `ast.iter_child_nodes` and faster, without trivial ones.
+    """Yield the nodes directly below one as `ast.iter_child_nodes` does, faster, without trivial ones.
+
+    The order is that of `ast.iter_child_nodes`.
 
     These are the load and store contexts and the operators.
     """
@@ -251,7 +265,10 @@ def dotted(node: ast.expr | None) -> str:
 
 
 def imported_names(tree: ast.AST) -> dict[str, str]:
-    """Return the whole names of what a text imports, by the names that it gets. Those of its own package are left out."""
+    """Return the whole names of what a text imports, by the names that it gets.
+
+    Those of its own package are left out.
+    """
     return {
         alias.asname or alias.name: alias.name
         if isinstance(node, ast.Import)
@@ -263,7 +280,7 @@ def imported_names(tree: ast.AST) -> dict[str, str]:
 
 
 def whole_name(node: ast.AST, imported: Mapping[str, str]) -> str:
-    """Return the whole name of a function or variable, given what the text imports; "" for all other expressions."""
+    """Return the whole name of a function or variable, given the text's imports; "" for all others."""
     name, dot, rest = dotted(node if isinstance(node, ast.expr) else None).partition(".")
     return imported.get(name, name) + dot + rest
 
@@ -278,7 +295,7 @@ def text_of(node: ast.AST, limit: int = 100) -> str:
 
 
 def constant_keys(value: ast.expr | None) -> dict[str, str] | None:
-    """Return the strings of a literal list, tuple or set, or the keys of a literal dict with its string values.
+    """Return the strings of a literal list, tuple or set, or a literal dict's keys with string values.
 
     None when the literal holds anything unknown.
     """

@@ -229,7 +229,9 @@ def _own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _handed_to_loaders(node: ast.stmt) -> list[ast.expr]:
-    """Return the `globals()` of `name = LazyLoader("name", globals(), "package.module")`, which replaces only that name.
+    """Return the `globals()` that a statement passes to a LazyLoader, which replaces only one name.
+
+    The statement is `name = LazyLoader("name", globals(), "package.module")`, and it replaces only that name.
 
     vLLM's class (vllm/utils, taken from TensorFlow) writes only to the given name.
     """

@@ -10,19 +10,45 @@ from typing import Literal
 from verl_doctor.toolkit.sources.python.source import dotted, statements, text_of, walk
 from verl_doctor.toolkit.sources.python.symbols import Attribute, Class, Function, Parameter, Role, Signature
 
-# Decorators that leave a function's parameters unchanged. `deprecate_kwargs` and similar ones are vLLM's own (vllm/utils), `PublicAPI`
-# and similar ones Ray's (ray/util/annotations.py, ray/_private/client_mode_hook.py): they wrap with functools.wraps and pass everything
-# on, or mark the function and return it.
+# Decorators that leave a function's parameters unchanged. `deprecate_kwargs` and similar ones are vLLM's own
+# (vllm/utils), `PublicAPI` and similar ones Ray's (ray/util/annotations.py,
+# ray/_private/client_mode_hook.py): they wrap with functools.wraps and pass everything on, or mark the
+# function and return it.
 _KEEP_SIGNATURE = frozenset(
     {
-        "Deprecated", "DeveloperAPI", "PublicAPI", "client_mode_hook", "wrap_auto_init",
-        "abc.abstractmethod", "abstractmethod", "asyncio.coroutine", "cache", "contextlib.asynccontextmanager",
-        "asynccontextmanager", "contextlib.contextmanager", "contextmanager", "deprecate_args", "deprecate_kwargs",
-        "deprecated", "final", "functools.cache", "functools.lru_cache", "functools.wraps", "lru_cache", "override",
-        "torch.inference_mode", "torch.no_grad", "typing.final", "typing.override", "typing_extensions.deprecated",
-        "typing_extensions.override", "instrument", "warnings.deprecated", "wraps",
+        "Deprecated",
+        "DeveloperAPI",
+        "PublicAPI",
+        "client_mode_hook",
+        "wrap_auto_init",
+        "abc.abstractmethod",
+        "abstractmethod",
+        "asyncio.coroutine",
+        "cache",
+        "contextlib.asynccontextmanager",
+        "asynccontextmanager",
+        "contextlib.contextmanager",
+        "contextmanager",
+        "deprecate_args",
+        "deprecate_kwargs",
+        "deprecated",
+        "final",
+        "functools.cache",
+        "functools.lru_cache",
+        "functools.wraps",
+        "lru_cache",
+        "override",
+        "torch.inference_mode",
+        "torch.no_grad",
+        "typing.final",
+        "typing.override",
+        "typing_extensions.deprecated",
+        "typing_extensions.override",
+        "instrument",
+        "warnings.deprecated",
+        "wraps",
     }
-)  # fmt: skip
+)
 _PROPERTIES = ("property", "cached_property", "functools.cached_property", "abc.abstractproperty")
 _ABSTRACT = ("abstractmethod", "abstractproperty")
 # Wrap a generator: the annotation then no longer describes a call's result.
@@ -70,7 +96,10 @@ def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef, module: str, *, in
 
 
 def _passed_on(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, tuple[str, ...]] | None:
-    """Return what an `__init__` passes to `super().__init__` in addition to its own `**kwargs`. None if these also go elsewhere."""
+    """Return what an `__init__` passes to `super().__init__` in addition to its own `**kwargs`.
+
+    None if these also go elsewhere.
+    """
     rest = node.args.kwarg
     if rest is None:
         return None
@@ -92,7 +121,10 @@ def _passed_on(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, tuple
 def _dataclass_made(
     node: ast.FunctionDef | ast.AsyncFunctionDef, decorators: list[str]
 ) -> Literal["", "strict", "lenient"]:
-    """Return the kind of dataclass that a decorator makes. pydantic ignores unknown keywords without `extra="forbid"`."""
+    """Return the kind of dataclass that a decorator makes.
+
+    Without `extra="forbid"`, pydantic ignores unknown keywords.
+    """
     if not any(name.rpartition(".")[2] == "dataclass_transform" for name in decorators):
         return ""
     forbids = any(
@@ -250,7 +282,10 @@ class _ClassReader:
                     self.members[attr] = Attribute(attr, self.module, node.lineno, annotation_text)
 
     def _made(self, node: ast.Assign, parameters: set[str], this: str) -> None:
-        """Read `self.name = Kind(...)`, unless `Kind` is a parameter of the method. None adds no information."""
+        """Read `self.name = Kind(...)`, unless `Kind` is a parameter of the method.
+
+        None adds no information.
+        """
         match node:
             case ast.Assign(value=ast.Constant(value=None)):
                 return

@@ -37,10 +37,10 @@ class Signature:
 class Function:
     """A function or method. `signature` is None when an unknown decorator may have changed it.
 
-    `returns` is the annotation's text; "Self" also stands for a class method that returns `cls(...)`. `makes` is set for a
-    function that turns a class into a dataclass (PEP 681): whether that rejects keywords that are not fields. `passes_on` is
-    set for an `__init__` whose `**kwargs` go only to `super().__init__`: how many positional arguments and which keywords
-    that receives.
+    `returns` is the annotation's text; "Self" also stands for a class method that returns `cls(...)`. `makes`
+    is set for a function that turns a class into a dataclass (PEP 681): whether that rejects keywords that
+    are not fields. `passes_on` is set for an `__init__` whose `**kwargs` go only to `super().__init__`: how
+    many positional arguments and which keywords that receives.
     """
 
     name: str
@@ -59,8 +59,8 @@ class Function:
 class Attribute:
     """A class attribute, a field, or something that a method stores on `self`.
 
-    `field` is whether a dataclass decorator would see it, `required` whether it has no default. `made_by` is the dotted name
-    of what is called for every value that methods store, if there is only one such name.
+    `field` is whether a dataclass decorator would see it, `required` whether it has no default. `made_by` is
+    the dotted name of what is called for every value that methods store, if there is only one such name.
     """
 
     name: str
@@ -116,7 +116,9 @@ Binding = Function | Class | Alias | Variable
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """The names that a module serves without binding them, with the text that names their source. `complete`: and no others.
+    """The names that a module serves without binding them, with the text that names their source.
+
+    `complete`: and no others.
 
     `computed` are packages below it (`""` for itself) whose files' exports it also serves.
     """
@@ -128,7 +130,9 @@ class Lazy:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """The names that a module binds. `typing_names` are for type checkers only; `open` is why there may be more.
+    """The names that a module binds.
+
+    `typing_names` are for type checkers only; `open` is why there may be more.
 
     `made` are patterns of the modules that it creates at run time: they have no file.
     """

@@ -12,7 +12,10 @@ from verl_doctor.toolkit.sources.python.source import walk
 
 
 def unbound(tree: ast.Module, text: str) -> frozenset[str]:
-    """Return the names that functions read, but neither they nor the module nor Python bind; none where undetermined."""
+    """Return the names that functions read, but neither they nor the module nor Python bind.
+
+    None where undetermined.
+    """
     if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in walk(tree)):
         return frozenset()
     with warnings.catch_warnings():

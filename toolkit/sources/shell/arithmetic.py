@@ -43,9 +43,10 @@ def evaluate(
     changed: dict[str, int] | None = None,
     refused: list[str] | None = None,
 ) -> int | None:
-    """Return the value, or None when it cannot be determined, as with an unknown variable or a division by zero.
+    """Return the value, or None when undetermined, as with an unknown variable or a division by zero.
 
-    `changed` gets the variables that the expression assigns, with their values, `refused` the shell's message for a division by zero.
+    `changed` gets the variables that the expression assigns, with their values, `refused` the shell's message
+    for a division by zero.
     """
     try:
         parsed = _Expression(expression, value_of)

@@ -17,7 +17,8 @@ MOST_WORDS = 10_000
 def braces(word: ShellWord, *, names_grow: bool) -> Iterator[ShellWord]:
     """Expand `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Only unquoted braces count.
 
-    With `names_grow`, `$a{b,c}` becomes the variables `$ab` and `$ac`, as in bash, which expands braces first.
+    With `names_grow`, `$a{b,c}` becomes the variables `$ab` and `$ac`, as in bash, which expands braces
+    first.
     """
     if not any(isinstance(part, Text) and not part.quoted and "{" in part.text for part in word):
         yield word
@@ -49,7 +50,7 @@ def _merged(atoms: list[Part], *, names_grow: bool) -> ShellWord:
 
 
 def _goes_on(part: Parameter, text: str) -> bool:
-    """Return whether a character belongs to the name before it, with which braces have brought it together."""
+    """Return whether a character belongs to the name before it, with which braces have joined it."""
     return part.bare and not part.quoted and re.match(r"\w", text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The shell's builtins that change a script's state: variables, arguments, the folder, another file's text."""
+"""The shell's builtins that change a script's state: variables, arguments, folder, another file's text."""
 
 from __future__ import annotations
 
@@ -184,7 +184,8 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             return
     path = os.path.normpath(Path(walk.state.cwd, name))
     gone = "/" in name and walk.state.cwd != "" and walk.presence.is_gone(path)
-    # The environment of the job is where it is checked; other files may belong to the machine on which it runs.
+    # The environment of the job is where it is checked; other files may belong to the machine on which it
+    # runs.
     is_own = name.endswith("/bin/activate") or not walk.presence.is_of_machine(name)
     may_be_there = walk.files.may_have_made(path) or walk.presence.may_have_installed(Path(path))
     if gone and is_own and not may_be_there:

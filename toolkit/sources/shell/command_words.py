@@ -38,7 +38,10 @@ def _argument(value: str | None, source: Argument) -> Argument:
 
 
 def _sources(word: Written, count: int, scope: Scope, path: str) -> list[Argument]:
-    """Return the source of each word that a written one becomes: itself, or for unknown elements those of an array."""
+    """Return the source of each word that a written one becomes: itself, or an array's if unknown.
+
+    For unknown elements, it is the source of the elements of an array.
+    """
     whole = Argument(None, path, word.line, word.raw)
     part = word.parts[0] if len(word.parts) == 1 else None
     array = (
@@ -65,7 +68,10 @@ def expanded(words: Iterable[Written], scope: Scope, path: str) -> list[str | No
 
 
 def passed(words: Iterable[Argument]) -> list[str | None]:
-    """Return the words as `$1`, `$2` and so on, with their places. An unknown word without quotes may be several, or none, which moves the others."""
+    """Return the words as `$1`, `$2` and so on, with their places.
+
+    An unknown word without quotes may be several, or none, which moves the others.
+    """
     found: list[str | None] = []
     moved = False
     for word in words:

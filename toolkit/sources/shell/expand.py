@@ -1,4 +1,7 @@
-"""Expands words like the shell, as far as the values are known. None stands for what cannot be determined without running the script."""
+"""Expands words like the shell, as far as the values are known.
+
+None stands for what cannot be determined without running the script.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ LONGEST = 1_000_000
 
 
 def fields(word: ShellWord, scope: Scope) -> list[str | None]:
-    """Return the words that one written word becomes: after braces, expansion, splitting and quote removal."""
+    """Return the words that one written word becomes after braces, expansion, splitting and quote removal."""
     found: list[str | None] = []
     for variant in braces(word, names_grow=not scope.is_zsh):
         found += _split(variant, scope)
@@ -74,7 +77,10 @@ def _spaced(values: list[str | None] | None, part: Part, scope: Scope) -> str | 
 
 
 def undecided(word: ShellWord, scope: Scope) -> tuple[str, Either] | None:
-    """Return the only undecided variable that a word expands plainly, and its texts; None when there is none or several."""
+    """Return the only undecided variable that a word expands plainly, and its texts.
+
+    None when there is none or several.
+    """
     found = {
         part.name: value
         for part in word
@@ -144,7 +150,10 @@ def _drops_patterns(scope: Scope) -> bool:
 
 
 def _pieces(values: list[str | None], separators: str | None) -> tuple[list[str | None], bool, bool]:
-    """Split at blanks; also return whether there is a blank in front and at the end. Other separators yield an unknown text."""
+    """Split at blanks; also return whether there is a blank in front and at the end.
+
+    Other separators yield an unknown text.
+    """
     if separators is None or set(separators) != set(BLANKS):
         whole = separators is not None and not any(
             sign in (value or "") for value in values for sign in separators
@@ -192,7 +201,7 @@ def _values(part: Part, scope: Scope) -> list[str | None] | None:
 
 
 def evaluated(expression: ShellWord, scope: Scope) -> int | None:
-    """Return the value of an arithmetic expression, None when it cannot be determined; assign what it assigns."""
+    """Return the value of an arithmetic expression, None when undetermined; assign what it assigns."""
     written = text(expression, scope)
     literal = "".join(part.text for part in expression if isinstance(part, Text))
 
@@ -250,7 +259,9 @@ def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
 
 
 def _has_fixed_places(values: list[str | None]) -> bool:
-    """Return whether each element has its place: an unknown word may become several elements, a conditional element none.
+    """Return whether each element has its place.
+
+    An unknown word may become several elements, a conditional element none.
 
     An unknown word in quotes is one element of an array.
     """
@@ -305,7 +316,10 @@ def _element(part: Parameter, scope: Scope) -> str | Unset | None:
 def _slice(
     values: list[str | None], argument: ShellWord, scope: Scope, *, arguments: bool
 ) -> list[str | None] | None:
-    """Evaluate `${name[@]:start:count}`, None if not even the number of its values is known. The script's arguments count from one."""
+    """Evaluate `${name[@]:start:count}`, None if not even the number of its values is known.
+
+    The script's arguments count from one.
+    """
     written = text(argument, scope)
     match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", written or "")
     if not match or not _has_fixed_places(values):

@@ -1,4 +1,4 @@
-"""What following a script finds: the programs that it calls with their words, texts, and what bash refuses."""
+"""What following a script finds: programs it calls, with their words; texts; and what bash refuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 
 @dataclass(frozen=True)
 class Argument:
-    """A word of a program's command line. `text` is None when it cannot be determined, `written` is as in the script.
+    """A word of a program's command line.
+
+    `text` is None when it cannot be determined, `written` is as in the script.
 
     `conditional`: it exists only under a condition.
     """
@@ -34,9 +36,10 @@ class Lines:
 class Call:
     """A program that is called: `argv[0]` is its name. `changes` are the environment changes made until then.
 
-    `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is what it reads,
-    `limits` are the words of each `ulimit` until then. `forgotten`: it may have other variables, too. `doubts` is the number of
-    enclosing conditions, and of places at which its failure is handled. `background`: the script goes on beside it (`&`).
+    `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is
+    what it reads, `limits` are the words of each `ulimit` until then. `forgotten`: it may have other
+    variables, too. `doubts` is the number of enclosing conditions, and of places at which its failure is
+    handled. `background`: the script goes on beside it (`&`).
     """
 
     argv: tuple[Argument, ...]
@@ -53,9 +56,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Stop:
-    """What bash refuses while it runs a script, with its message. `whole`: the script ends there, else one command or list of commands.
+    """What bash refuses while it runs a script, with its message.
 
-    `extended` is an unset variable that the command only extends. `lacks_arguments`: the script ends because it gets none.
+    `whole`: the script ends there, else one command or list of commands.
+
+    `extended` is an unset variable that the command only extends. `lacks_arguments`: the script ends because
+    it gets none.
     """
 
     path: str

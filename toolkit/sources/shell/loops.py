@@ -77,7 +77,10 @@ def loop(walk: Walk, node: Loop) -> None:
 
 
 def _waited_for(walk: Walk, node: Loop) -> Iterator[str]:
-    """Yield the files that a loop may wait for, which others make meanwhile: those that its tests look for and that do not exist now."""
+    """Yield the files that a loop may wait for, which others make meanwhile.
+
+    They are those that its tests look for and that do not exist now.
+    """
     waits = any(isinstance(part, Simple) and name_of(part) in _WAITING for part in below(node.body))
     for part in below((node.condition, node.body) if waits else node.condition):
         if isinstance(part, Simple) and is_test(part):
@@ -90,7 +93,10 @@ def _waited_for(walk: Walk, node: Loop) -> Iterator[str]:
 
 
 def _values_of(walk: Walk, words: Iterable[Written]) -> list[str | None]:
-    """Expand the words of a loop, patterns to the files that match them now; to unknown ones if something may have changed these."""
+    """Expand the words of a loop, patterns to the files that match them now.
+
+    Expand them to unknown ones if something may have changed these.
+    """
     found: list[str | None] = []
     for word in words:
         pattern = pattern_of(word.parts, walk.scope) or ""
@@ -105,7 +111,10 @@ def _values_of(walk: Walk, words: Iterable[Written]) -> list[str | None]:
 
 
 def _each_round(walk: Walk, node: Loop, values: Sequence[str | None]) -> None:
-    """Follow each round of a loop that only tests something, of another the tests in its first, for the ends of the script that are certain then."""
+    """Follow the rounds of a loop, for the ends of the script that are certain then.
+
+    Follow each round of a loop that only tests something, and of another loop the tests in its first round.
+    """
     tests = tuple(itertools.takewhile(is_guard, node.body))
     before, walk.state = walk.state, walk.state.copy()
     with walk.discarded():
@@ -117,7 +126,7 @@ def _each_round(walk: Walk, node: Loop, values: Sequence[str | None]) -> None:
 
 
 def _of_first_round(walk: Walk, node: Loop, values: Sequence[str | None]) -> str | None:
-    """Return the first of several known values, if the first round calls all programs that any round may call.
+    """Return the first of several known values, if its round calls all programs that any round may call.
 
     None if a condition decides whether a program runs that gets the value, or what follows its failure.
     """

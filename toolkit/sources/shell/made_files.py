@@ -1,4 +1,7 @@
-"""The files that a script makes or writes while it runs, so that what lies on the disk now is not taken for what it will find."""
+"""The files that a script makes or writes while it runs.
+
+What lies on the disk now is thus not taken for what the script will find.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,14 @@ ANYWHERE = "/"
 
 @dataclass
 class MadeFiles:
-    """What was made so far, by `calls` and by redirections. `load` returns the text of a file, None if unreadable.
+    """What was made so far, by `calls` and by redirections.
 
-    `made` are the paths that may have been created, each with the number of calls until then, `outputs` those of redirections;
-    `awaited` are those that it waits for, which others make; `texts` are what a command has certainly written to a file, each with
-    the length of `made` then. `substituted` are the texts of command substitutions.
+    `load` returns the text of a file, None if unreadable.
+
+    `made` are the paths that may have been created, each with the number of calls until then, `outputs` those
+    of redirections; `awaited` are those that it waits for, which others make; `texts` are what a command has
+    certainly written to a file, each with the length of `made` then. `substituted` are the texts of command
+    substitutions.
     """
 
     calls: list[Call]
@@ -54,7 +60,7 @@ class MadeFiles:
                 self.outputs.append(path)
 
     def may_have_made(self, path: str, before: Call | None = None) -> bool:
-        """Return whether something that ran earlier, or `before` a call, may have created a folder or file."""
+        """Return whether something run earlier, or `before` a call, may have created a folder or file."""
         name = Path(path).name
         calls = self._until(before)
         return (
@@ -68,7 +74,10 @@ class MadeFiles:
         )
 
     def has_written(self, path: str, before: Call | None = None) -> bool:
-        """Return whether the script may have changed this file, or done so `before` a call: its text is not the one on the disk."""
+        """Return whether the script may have changed this file, or done so `before` a call.
+
+        If so, its text is not the one on the disk.
+        """
         return path in self.outputs or self.has_made(path, before)
 
     def has_made(self, path: str, before: Call | None = None) -> bool:
@@ -77,7 +86,10 @@ class MadeFiles:
         return any(number <= count and place == path for number, place in self.made)
 
     def text_at(self, path: str, before: Call) -> Lines | None:
-        """Return the text of a file at a call, None if it is unknown: the one that a command has written, or that on the disk."""
+        """Return the text of a file at a call, None if it is unknown.
+
+        It is the text that a command has written, or that on the disk.
+        """
         if not self.has_written(path, before):
             source = self.load(path)
             return None if source is None else Lines(source, path)

@@ -1,4 +1,7 @@
-"""How commands end, as far as their text alone shows it: those that succeed in a script that works, and those that end it."""
+"""How commands end, as far as their text alone shows it.
+
+Some succeed in a script that works, others end it.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,42 @@ from verl_doctor.toolkit.sources.shell.syntax import (
 from verl_doctor.toolkit.sources.shell.test import is_test
 
 # Programs that answer a question by their status: what follows `&&` may not run.
-_ANSWERS = frozenset({
-    "false", "grep", "egrep", "fgrep", "rg", "ls", "command", "which", "type", "hash", "pgrep", "pkill", "kill", "killall", "nvidia-smi", "ping",
-    "nc", "curl", "wget", "diff", "cmp", "id", "getent", "lsof", "stat", "read", "lspci", "lsmod", "ip", "ifconfig", "ibstat", "nvcc",
-})  # fmt: skip
+_ANSWERS = frozenset(
+    {
+        "false",
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "ls",
+        "command",
+        "which",
+        "type",
+        "hash",
+        "pgrep",
+        "pkill",
+        "kill",
+        "killall",
+        "nvidia-smi",
+        "ping",
+        "nc",
+        "curl",
+        "wget",
+        "diff",
+        "cmp",
+        "id",
+        "getent",
+        "lsof",
+        "stat",
+        "read",
+        "lspci",
+        "lsmod",
+        "ip",
+        "ifconfig",
+        "ibstat",
+        "nvcc",
+    }
+)
 
 
 QUERIES = frozenset({"command", "which", "type", "hash"})
@@ -84,7 +119,9 @@ def is_guard(node: Node) -> bool:
 
 
 def exit_of(nodes: Sequence[Node], before: str, functions: Functions) -> tuple[int, str] | None:
-    """Return the line and the status of an `exit` with an error that these commands reach; None if there may be none.
+    """Return the line and the status of an `exit` with an error that these commands reach.
+
+    None if there may be none.
 
     `before` is the status of the command before these.
     """

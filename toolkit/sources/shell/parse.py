@@ -1,6 +1,9 @@
-"""Parses a shell script into its commands: the part of POSIX and bash that launch scripts use. Nothing is run.
+"""Parses a shell script into its commands: the part of POSIX and bash that launch scripts use.
 
-Grammar: POSIX.1-2017, Shell Command Language, 2.10, and the bash manual for arrays, `[[`, `((`, `+=` and `<<<`.
+Nothing is run.
+
+Grammar: POSIX.1-2017, Shell Command Language, 2.10, and the bash manual for arrays, `[[`, `((`, `+=` and
+`<<<`.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ _DECLARATIONS = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _CLOSING = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 _MOST_FAILURES = 20
 _COMPOUND = re.compile(
-    r"(?:if|for|while|until|case|select|function|\{|\[\[|!|time)(?=[\s(]|$)|\(|[A-Za-z_][\w.:-]*[ \t]*\([ \t]*\)"
+    r"(?:if|for|while|until|case|select|function|\{|\[\[|!|time)(?=[\s(]|$)|\(|[A-Za-z_][\w.:-]*[ \t]*\("
+    r"[ \t]*\)"
 )
 _COPROCESS = re.compile(r"coproc[ \t]+(?:[A-Za-z_]\w*[ \t]+(?=[({]|(?:if|for|while|until|case)\s))?")
 _END_OF_LINE = re.compile(r"\n")
@@ -446,7 +450,10 @@ class _Parser(WordReader):
 
 
 def words_of(text: str) -> list[Written]:
-    """Split a text into words as the shell does. Empty when it is invalid, for instance because a quote is not closed."""
+    """Split a text into words as the shell does.
+
+    Empty when it is invalid, for instance because a quote is not closed.
+    """
     parser = _Parser(text)
     try:
         return parser.words()

@@ -1,4 +1,7 @@
-"""What a script needs and certainly lacks where it runs: files and folders, programs, and functions of the user's shell."""
+"""What a script needs and certainly lacks where it runs.
+
+Files and folders, programs, and functions of the user's shell.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +18,131 @@ from verl_doctor.toolkit.sources.shell.made_files import ANYWHERE, MadeFiles, le
 from verl_doctor.toolkit.sources.shell.outcome import is_query
 from verl_doctor.toolkit.sources.shell.scope import Scope
 
-# Commands that are functions of the user's shell, also where a program has the same name, because they change variables.
+# Commands that are functions of the user's shell, also where a program has the same name, because they change
+# variables.
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
 # Those that scripts do not have unless the shell that starts them exports them, or a program has the name.
 _NOT_EXPORTED = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba"})
 # What bash has itself (`compgen -bk`), besides the commands that are followed.
-_OF_BASH = frozenset({
-    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen", "complete", "compopt", "continue",
-    "declare", "dirs", "disown", "echo", "enable", "eval", "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash", "help",
-    "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly",
-    "return", "set", "shift", "shopt", "source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask",
-    "unalias", "unset", "wait", "if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done", "in",
-    "function", "time", "{", "}", "!", "[[", "]]", "coproc",
-})  # fmt: skip
+_OF_BASH = frozenset(
+    {
+        ".",
+        ":",
+        "[",
+        "alias",
+        "bg",
+        "bind",
+        "break",
+        "builtin",
+        "caller",
+        "cd",
+        "command",
+        "compgen",
+        "complete",
+        "compopt",
+        "continue",
+        "declare",
+        "dirs",
+        "disown",
+        "echo",
+        "enable",
+        "eval",
+        "exec",
+        "exit",
+        "export",
+        "false",
+        "fc",
+        "fg",
+        "getopts",
+        "hash",
+        "help",
+        "history",
+        "jobs",
+        "kill",
+        "let",
+        "local",
+        "logout",
+        "mapfile",
+        "popd",
+        "printf",
+        "pushd",
+        "pwd",
+        "read",
+        "readarray",
+        "readonly",
+        "return",
+        "set",
+        "shift",
+        "shopt",
+        "source",
+        "suspend",
+        "test",
+        "times",
+        "trap",
+        "true",
+        "type",
+        "typeset",
+        "ulimit",
+        "umask",
+        "unalias",
+        "unset",
+        "wait",
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "case",
+        "esac",
+        "for",
+        "select",
+        "while",
+        "until",
+        "do",
+        "done",
+        "in",
+        "function",
+        "time",
+        "{",
+        "}",
+        "!",
+        "[[",
+        "]]",
+        "coproc",
+    }
+)
 # Programs that change no files but those that their output goes to.
-_CHANGES_NONE = frozenset({
-    "ls", "date", "hostname", "nvidia-smi", "whoami", "id", "uname", "nproc", "lscpu", "free", "df", "du", "which", "dirname",
-    "basename", "realpath", "readlink", "seq", "sleep", "cat", "head", "tail", "wc", "grep", "ps", "printenv", "mkdir",
-})  # fmt: skip
+_CHANGES_NONE = frozenset(
+    {
+        "ls",
+        "date",
+        "hostname",
+        "nvidia-smi",
+        "whoami",
+        "id",
+        "uname",
+        "nproc",
+        "lscpu",
+        "free",
+        "df",
+        "du",
+        "which",
+        "dirname",
+        "basename",
+        "realpath",
+        "readlink",
+        "seq",
+        "sleep",
+        "cat",
+        "head",
+        "tail",
+        "wc",
+        "grep",
+        "ps",
+        "printenv",
+        "mkdir",
+    }
+)
 # And those that bring no other program.
 _BRINGS_NONE = _CHANGES_NONE | {
     "chmod",
@@ -54,7 +164,8 @@ _CHANGES = re.compile(r"\b(?:rm|rmdir|mv|cp|ln|touch|find|tar|unzip|rsync|git|py
 _PLAIN_PATTERN = re.compile(r"(?:[^\[\]*?()!^\\]|\*(?!\*)|\?|\[[\w,-]+\])+")
 _OF_PATTERNS = ("nullglob", "failglob", "dotglob", "nocaseglob", "extglob", "globstar", "noglob")
 _BRINGS = re.compile(
-    r"\b(?:(?:ba|z|da)?sh|curl|wget|tar|unzip|apt\S*|yum|dnf|zypper|apk|pip\w*|uvx?|make|ln|cp|mv|install|git|python\S*|PATH)\b"
+    r"\b(?:(?:ba|z|da)?sh|curl|wget|tar|unzip|apt\S*|yum|dnf|zypper|apk|pip\w*|uvx?|make|ln|cp|mv"
+    r"|install|git|python\S*|PATH)\b"
 )
 # It is started in another shell, on another machine.
 _BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|COBALT|OAR|MSUB|NQSV|QSUB|PJM|\$|[ \t]*flux:)[ \t]", re.MULTILINE)
@@ -71,11 +182,14 @@ _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
 
 @dataclass
 class Presence:
-    """What is there for certain, and what is not. `is_there` is None if the script runs on another machine: nothing is certain then.
+    """What is there for certain, and what is not.
 
-    `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script. `expands_aliases`: its shell does. `is_here`: the job runs on this
-    machine. `bin` is the folder of the job's interpreter. `absent` states what the last test looked for and what does not exist.
-    `unread` is what could not be followed.
+    `is_there` is None if the script runs on another machine: nothing is certain then.
+
+    `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script.
+    `expands_aliases`: its shell does. `is_here`: the job runs on this machine. `bin` is the folder of the
+    job's interpreter. `absent` states what the last test looked for and what does not exist. `unread` is what
+    could not be followed.
     """
 
     scope: Scope
@@ -100,7 +214,10 @@ class Presence:
         return self.is_there is not None and not self.is_there(path)
 
     def has_no(self, name: str) -> bool:
-        """Return whether nothing has this name or matches this pattern, and nothing that ran may have changed that."""
+        """Return whether nothing has this name or pattern, and nothing that ran may have changed that.
+
+        The name is one, or the pattern matches.
+        """
         if not glob.has_magic(name):
             path = self._whole(name)
             return self.is_gone(path) and not self.files.may_have_made(path)
@@ -127,13 +244,16 @@ class Presence:
         return next((name for name in names if not self.is_of_machine(name) and self.has_no(name)), "")
 
     def first_without_folder(self, names: Iterable[str]) -> str:
-        """Return the first of these files whose folder does not exist, and that nothing may have made; "" without any."""
+        """Return the first of these files whose folder does not exist, "" without any.
+
+        Nothing may have made the folder.
+        """
         paths = {name: Path(self._whole(name)) for name in names if self._cwd}
         missing = (name for name, path in paths.items() if self.has_no(str(path.parent)))
         return next((name for name in missing if not self.is_of_machine(name)), "")
 
     def is_of_machine(self, name: str) -> bool:
-        """Return whether a path belongs to the machine rather than to the job: it may exist where the job runs."""
+        """Return whether a path belongs to the machine, not the job: it may exist where the job runs."""
         path = Path(self._whole(name))
         own = (Path(self._cwd), self._folder_of_script)
         if any(_is_below(path, folder) for folder in own):
@@ -147,7 +267,7 @@ class Presence:
         return _OF_MACHINES.match(str(path)) is not None or self.is_gone(top)
 
     def not_openable(self, argv: Sequence[Argument]) -> str:
-        """Return the error of Python or a shell for its program if there is no such file; "" if there may be."""
+        """Return the error of Python or a shell if the file of its program is missing; "" if it may exist."""
         name, program = argv[0].text or "", argv[1].text if len(argv) > 1 else None
         if not program or glob.has_magic(program) or not self._cwd:
             return ""
@@ -162,7 +282,7 @@ class Presence:
         )
 
     def not_found(self, name: str | None) -> str:
-        """Return bash's error for a command of the user's shell that this script does not have; "" for all others."""
+        """Return bash's error for a command of the user's shell that this script lacks; "" for all others."""
         if name is None or name not in _NOT_EXPORTED or self.is_batch or self.unread or self.is_there is None:
             return ""
         if self.may_be_exported(name) or self.may_have_brought(name):
@@ -172,7 +292,10 @@ class Presence:
         return f"{name}: command not found" if known else ""
 
     def only_an_alias(self, name: str | None) -> str:
-        """Return bash's error for a name that the script gives only to an alias, which bash does not expand in scripts; "" for all others."""
+        """Return bash's error for a name that the script gives only to an alias.
+
+        Bash does not expand aliases in scripts. "" for all other names.
+        """
         if name not in self.scope.state.unexpanded or name is None or self.is_there is None or self.unread:
             return ""
         if self.expands_aliases or self.is_login or self.may_be_exported(name) or self.may_have_brought(name):
@@ -181,7 +304,10 @@ class Presence:
         return "" if name in _OF_BASH or self._is_in(folders, name) else f"{name}: command not found"
 
     def may_have_called_functions(self) -> bool:
-        """Return whether a command so far may be a function of the user's shell, which may set any variable (`module load`)."""
+        """Return whether a command so far may be a function of the user's shell.
+
+        It may set any variable (`module load`).
+        """
         folders = self._search_path()
 
         def is_program(name: str | None) -> bool:
@@ -192,7 +318,10 @@ class Presence:
         return self.is_login or not all(is_program(name) for name in _programs(self.files.calls))
 
     def lacks_program(self, name: str, commands: Container[str]) -> bool:
-        """Return whether this machine, on which the job runs, certainly has no such program. `commands` are the shell's own."""
+        """Return whether this machine, on which the job runs, certainly has no such program.
+
+        `commands` are the shell's own.
+        """
         if not self.is_here or self.is_there is None or "/" in name or self.is_batch or self.unread:
             return False
         if name in _OF_BASH or name in commands or name in self.scope.state.functions:
@@ -226,7 +355,10 @@ class Presence:
         return usual and not self.scope.is_zsh and _PLAIN_PATTERN.fullmatch(pattern) is not None
 
     def may_have_brought(self, name: str, before: Call | None = None) -> bool:
-        """Return whether the script may have made a command available, `before` a call, that the shell that starts it lacks."""
+        """Return whether the script may have made available a command that the starting shell lacks.
+
+        It may have done so `before` a call. The starting shell is the one that starts the script.
+        """
         state = self.scope.state
         if "PATH" in state.variables or state.aliases or "command_not_found_handle" in state.functions:
             return True
@@ -243,7 +375,10 @@ class Presence:
         )
 
     def may_have_installed(self, path: Path) -> bool:
-        """Return whether a program so far may have put this where no argument shows it: installers write to homes and to /opt."""
+        """Return whether a program so far may have put this where no argument shows it.
+
+        Installers write to homes and to /opt.
+        """
         own = (Path(self._cwd), self._folder_of_script)
         home = _is_below(path, self._home) and not any(_is_below(path, folder) for folder in own)
         if not home and not _INSTALLED.match(str(path)):

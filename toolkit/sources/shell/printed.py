@@ -89,7 +89,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         return None
 
     def through(commands: Sequence[Node]) -> str | None:
-        """Return what the last command of a pipe prints, if the first prints nothing, or files that match a pattern."""
+        """Return what a pipe's last command prints if its first prints nothing, or files of a pattern."""
         text = listed(commands[0])
         for command in commands[1:]:
             words = known_words(command)

@@ -32,7 +32,10 @@ def note_unbound(walk: Walk, node: Simple, argv: Sequence[Argument] = ()) -> Non
 
 
 def refuses(walk: Walk, line: int) -> bool:
-    """Return whether bash certainly refuses to evaluate what was expanded last, and note it: nothing is assigned, and `set -e` does not end the script."""
+    """Return whether bash certainly refuses to evaluate what was expanded last, and note it.
+
+    Nothing is assigned, and `set -e` does not end the script.
+    """
     if not walk.scope.refused or walk.conditions or walk.is_within("function", "loop"):
         return False
     walk.stops.append(Stop(walk.path, line, walk.scope.refused[0], whole=False))
@@ -41,7 +44,10 @@ def refuses(walk: Walk, line: int) -> bool:
 
 
 def guarded(walk: Walk, test: Node, body: Sequence[Node], *, holds_if: bool) -> None:
-    """Note that the script ends where `body` exits with an error, if the test that decides it looks for a file that does not exist, or for arguments."""
+    """Note that the script ends where `body` exits with an error, if the test before it is known.
+
+    The test that decides it looks for a file that does not exist, or for arguments.
+    """
     negated = isinstance(test, Pipeline) and test.negated and len(test.commands) == 1
     tested = test.commands[0] if negated and isinstance(test, Pipeline) else test
     is_tested = isinstance(tested, Simple) and (is_test(tested) or queried(walk, tested) != "")
@@ -57,7 +63,10 @@ def guarded(walk: Walk, test: Node, body: Sequence[Node], *, holds_if: bool) -> 
 
 
 def failing_list(walk: Walk, node: AndOr) -> str:
-    """Return why `[ -f file ] && command` fails once its first part has been followed: there is no such file; "" if it may succeed."""
+    """Return why `[ -f file ] && command` fails once its first part has been followed.
+
+    There is no such file; "" if it may succeed.
+    """
     first = node.first
     tests = isinstance(first, Simple) and (is_test(first) or queried(walk, first) != "")
     all_follow = all(sign == "&&" for sign, _ in node.rest)
@@ -65,7 +74,10 @@ def failing_list(walk: Walk, node: AndOr) -> str:
 
 
 def note_failing(walk: Walk, node: Simple, name: str) -> None:
-    """Note that a function or a sourced file certainly returns an error, as its last command does: `set -e` ends the script then."""
+    """Note that a function or a sourced file certainly returns an error, as its last command does.
+
+    Then `set -e` ends the script.
+    """
     if walk.state.status is None and walk.state.fails and walk.exits_on_error:
         walk.missing(node.line, f"{name}: status 1: {walk.state.fails}")
 

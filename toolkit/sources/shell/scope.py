@@ -18,11 +18,13 @@ BLANKS = " \t\n"
 class Scope:
     """What words are expanded with at one place of a script.
 
-    `script` is `$0`, `source` the file whose text is followed, for BASH_SOURCE. `printed` returns a command substitution's output, or None.
-    `unset` collects unset names that were expanded plainly; those for which `is_empty` holds then count as empty, as in
-    bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message, `changed` the names that
-    an expansion assigned, `refused` bash's messages for expressions that it does not evaluate. `finds` returns whether files match a pattern. `is_zsh`: the text of a variable is not split, a
-    plain name stands for all elements of an array, and these count from one.
+    `script` is `$0`, `source` the file whose text is followed, for BASH_SOURCE. `printed` returns a command
+    substitution's output, or None. `unset` collects unset names that were expanded plainly; those for which
+    `is_empty` holds then count as empty, as in bash, all others as unknown. `needed` collects those of
+    `${name:?message}`, with the message, `changed` the names that an expansion assigned, `refused` bash's
+    messages for expressions that it does not evaluate. `finds` returns whether files match a pattern.
+    `is_zsh`: the text of a variable is not split, a plain name stands for all elements of an array, and these
+    count from one.
     """
 
     state: ShellState = field(default_factory=ShellState)
@@ -83,7 +85,7 @@ class Scope:
         return _withheld(target, state.value(target))
 
     def single(self, name: str) -> str | Unset | None:
-        """Like `get`, but an array results in its first element, as in the shell, and an undecided text in None."""
+        """Like `get`, but an array gives its first element, as in the shell, and an undecided text None."""
         value = self.get(name)
         if isinstance(value, Either):
             return None
@@ -93,7 +95,10 @@ class Scope:
 
 
 def _withheld(name: str, value: Value | Unset) -> Value | Unset:
-    """Return the value, or None (set but unknown) for a possible secret: words made from it must not carry it into a fact."""
+    """Return the value, or None (set but unknown) for a possible secret.
+
+    Words made from a secret must not carry it into a fact.
+    """
     if name in ("PWD", "OLDPWD") or value is None or isinstance(value, Unset):
         return value
     texts = value.texts if isinstance(value, Either) else (value if isinstance(value, str) else "several",)

@@ -16,11 +16,13 @@ _SET_BY_OTHERS = re.compile(
     # Kubernetes and what schedules on it.
     r"|KUBE|KFP_|KUEUE_|JOBSET_|LWS_|NAMESPACE$|CONTAINER_|REPLICA_|RUNAI_|ARGO_|FLYTE_|METAFLOW_|POLYAXON_|CLEARML_|PLX_|DET_|DETERMINED_|SKYPILOT_|DSTACK_"
     r"|ANYSCALE_|TORCHX_|AMLT|PHILLY_|BEAKER_"
-    # Clouds: Alibaba (PAI), Huawei (ModelArts: MA_), SenseTime, Tencent (TI), Baidu, ByteDance, OpenI, Vertex AI (AIP_), Databricks and others.
+    # Clouds: Alibaba (PAI), Huawei (ModelArts: MA_), SenseTime, Tencent (TI), Baidu, ByteDance, OpenI, Vertex
+    # AI (AIP_), Databricks and others.
     r"|AIMASTER|DLC_|ALIBABA|ALIYUN|OSS_|MA_|MODELARTS|OBS_|S3_|HUAWEI|RANK_TABLE|HCCL|SENSECORE|SCO_|TI_|TAIJI_|TENCENT|COS_|AIHC_|BCE_|BAIDU|BYTED|METIS_"
     r"|OPENI|C2NET_|QIZHI|AIP_|CLOUD_ML|CLOUDSDK|GCP_|GCE_|SAGEMAKER|TRAINING_JOB|ECS_|DATABRICKS_|DB_(?:CLUSTER|IS_)|OCI_|NGC_|NVIDIA_|RUNPOD_|LEPTON_|VAST_"
     r"|PAPERSPACE|MODAL_|LIGHTNING_|COLAB_|KAGGLE_|JUPYTER|JPY_|HABANA|MLU_|MUSA_|MACA_"
-    # Schedulers of clusters, their launchers and sites: Slurm, Grid Engine, LSF, PBS, Flux, Cobalt, HTCondor, OAR, Cray, Fujitsu, NQS, IDRIS.
+    # Schedulers of clusters, their launchers and sites: Slurm, Grid Engine, LSF, PBS, Flux, Cobalt, HTCondor,
+    # OAR, Cray, Fujitsu, NQS, IDRIS.
     r"|SALLOC|SRUN|NSLOTS$|NHOSTS$|NQUEUES$|QUEUE$|PE$|PE_HOSTFILE$|REQUEST$|REQNAME$|RESTARTED$|ARC$|JOBID$|JOBNAME$|TASKID$|LS_|EGO_|NCPUS$|FLUX_|COBALT_"
     r"|_?CONDOR|OAR_|OAR$|ALPS_|PALS_|CRAY|PJM_|NQSV?_|JSM_|PRTE_|UCX_|I_MPI_|MV2_|HPC_|LMOD|MODULEPATH$|MODULESHOME$|SPACK_|SINGULARITY"
     r"|APPTAINER|ENROOT|PYXIS|SCRATCH|WORK$|PROJECT$|STORE$|ALL_CCFR|DSDIR$|LOCALSCRATCH"

@@ -75,7 +75,10 @@ def _test(walk: Walk, node: Simple) -> None:
 
 
 def _without_arguments(walk: Walk, node: Simple) -> bool | None:
-    """Return what a test of the script's arguments results in if there are none; None if that is unknown, or if some were named."""
+    """Return what a test of the script's arguments results in if there are none.
+
+    None if that is unknown, or if some were named.
+    """
     before, unset = walk.state, list(walk.scope.unset)
     if not walk.lacks_arguments or before.called or before.arguments:
         return None

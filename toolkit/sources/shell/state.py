@@ -1,4 +1,7 @@
-"""What a running shell changes, and a subshell changes for itself alone: variables, options, functions, the folder, the environment."""
+"""What a running shell changes, and a subshell changes for itself alone.
+
+Variables, options, functions, the folder, the environment.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ class Reference:
 class Element(str):
     """An element of an array or an argument of a function, and where it is written, not where it is used.
 
-    `written` is the word in the script, "" if that becomes several. `conditional`: it exists only under a condition.
+    `written` is the word in the script, "" if that becomes several. `conditional`: it exists only under a
+    condition.
     """
 
     __slots__ = ("conditional", "line", "path", "written")
@@ -85,7 +89,10 @@ class EnvironmentChange:
 
 @dataclass(frozen=True)
 class Local:
-    """What a variable was before a function made it its own. None: undecided; for `value`, not set by the script either."""
+    """What a variable was before a function made it its own.
+
+    None: undecided; for `value`, not set by the script either.
+    """
 
     value: Stored
     exported: bool | None
@@ -99,12 +106,14 @@ _UNDECIDED = Local(None, None, None)
 class ShellState:
     """The state of one shell at one place of a script. A subshell has a copy, which is lost with it.
 
-    `variables` hides `environ`; a value of None is set but unknown. `arguments` are `$1`, `$2`...; not `called`: there may be others; `cwd` is "" if unknown. `exported` and `options` have
-    True, False, or None where a condition decides; a variable of the environment is exported unless listed. `attributes` are
-    letters of `declare`: `i`, `l`, `r`, `u`; None if undecided. `functions` have several bodies if a condition decides.
-    `changes` are the changes to the environment, `limits` the words of each `ulimit` that is certain to run. `locals` has what
-    the variables of each function that is running hide. `status` is whether the last command succeeded, None if
-    undetermined. `forgotten`: any variable may be set to anything, unless listed. `ended`: the commands that follow do not run.
+    `variables` hides `environ`; a value of None is set but unknown. `arguments` are `$1`, `$2`...; not
+    `called`: there may be others; `cwd` is "" if unknown. `exported` and `options` have True, False, or None
+    where a condition decides; a variable of the environment is exported unless listed. `attributes` are
+    letters of `declare`: `i`, `l`, `r`, `u`; None if undecided. `functions` have several bodies if a
+    condition decides. `changes` are the changes to the environment, `limits` the words of each `ulimit` that
+    is certain to run. `locals` has what the variables of each function that is running hide. `status` is
+    whether the last command succeeded, None if undetermined. `forgotten`: any variable may be set to
+    anything, unless listed. `ended`: the commands that follow do not run.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -162,7 +171,10 @@ class ShellState:
         return None
 
     def widened(self, other: ShellState) -> ShellState:
-        """Return what both agree on, with every other variable unknown: the state at the start of any round of a loop."""
+        """Return what both agree on, with every other variable unknown.
+
+        This is the state at the start of any round of a loop.
+        """
         merged = agreed([self, other])
         for name, value in merged.variables.items():
             if value != self.stored(name):
@@ -172,7 +184,10 @@ class ShellState:
 
 
 def agreed(ends: Sequence[ShellState]) -> ShellState:
-    """Return the state after one of several ways was taken: what they agree on is known, the rest undecided or unknown."""
+    """Return the state after one of several ways was taken.
+
+    What they agree on is known, the rest undecided or unknown.
+    """
     first = ends[0]
     if len(ends) == 1:
         return first

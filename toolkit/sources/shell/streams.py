@@ -58,7 +58,10 @@ def printed_by(walk: Walk, node: Simple, argv: Iterable[Argument]) -> Lines | No
 
 
 def failing(walk: Walk, assignments: Sequence[Assignment]) -> str:
-    """Return the message of an `ls` of nothing that decides the status of `name=$(ls -d x* | tail -1)`; "" if it may succeed."""
+    """Return the message of an `ls` of nothing that decides an assignment's status.
+
+    Such as the status of `name=$(ls -d x* | tail -1)`; "" if it may succeed.
+    """
     parts = assignments[-1].value if assignments and assignments[-1].items is None else ()
     scripts = [part.script for part in parts if isinstance(part, Substitution)]
     nodes = parse(scripts[0]) if len(scripts) == 1 else ()

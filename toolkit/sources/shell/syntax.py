@@ -1,4 +1,7 @@
-"""The parts of a shell script after parsing: words with their expansions, and commands. Nothing is run or expanded here."""
+"""The parts of a shell script after parsing: words with their expansions, and commands.
+
+Nothing is run or expanded here.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Parameter:
-    """`$name`, `${name[index]}` and `${name<operator>argument}`; with `length`, `${#name}`; `indirect`, `${!name}`.
+    """`$name`, `${name[index]}`, `${name<operator>argument}`; `length`: `${#name}`; `indirect`: `${!name}`.
 
     `bare`: without braces, so that letters which follow once braces are expanded belong to the name.
     """
@@ -84,10 +87,13 @@ class Assignment:
 
 @dataclass(unsafe_hash=True)
 class Input:
-    """What a command reads: a here-document whose text begins on `line`, a here-string, or the file that `parts` name (`is_file`).
+    """What a command reads.
 
-    `parts` is None until the text has been parsed, and if it cannot be. `refused` is bash's message for a here-document that it
-    cannot expand: the command does not run. `opens_output`: it has opened its output by then.
+    A here-document whose text begins on `line`, a here-string, or the file that `parts` name (`is_file`).
+
+    `parts` is None until the text has been parsed, and if it cannot be. `refused` is bash's message for a
+    here-document that it cannot expand: the command does not run. `opens_output`: it has opened its output by
+    then.
     """
 
     parts: ShellWord | None
@@ -101,7 +107,8 @@ class Input:
 class Simple:
     """Assignments, then a command word with its arguments. `written` are the files that its output goes to.
 
-    `appends`: the output is added to one of them. `input` is what the command reads. Other redirections are dropped.
+    `appends`: the output is added to one of them. `input` is what the command reads. Other redirections are
+    dropped.
     """
 
     words: tuple[Written | Assignment, ...]
@@ -122,7 +129,10 @@ class AndOr:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """`a | b`: each runs in a separate shell, a single command in this one. `negated`: a `!` stands in front."""
+    """`a | b`: each runs in a separate shell, a single command in this one.
+
+    `negated`: a `!` stands in front.
+    """
 
     commands: tuple[Node, ...]
     negated: bool = False
@@ -137,7 +147,10 @@ class If:
 
 @dataclass(frozen=True)
 class Loop:
-    """`for name in words` (None: the script's arguments), `while` or `until` (no name). `chosen`: `select`, where somebody chooses a word."""
+    """`for name in words` (None: the script's arguments), `while` or `until` (no name).
+
+    `chosen`: `select`, where somebody chooses a word.
+    """
 
     body: tuple[Node, ...]
     name: str = ""
@@ -149,7 +162,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class Case:
-    """`case word in`: the patterns and body of each arm. `goes_on`: an arm ends in `;;&`, so several may run."""
+    """`case word in`: the patterns and body of each arm.
+
+    `goes_on`: an arm ends in `;;&`, so several may run.
+    """
 
     subject: Written
     arms: tuple[tuple[tuple[Written, ...], tuple[Node, ...]], ...]
@@ -166,7 +182,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Group:
-    """`{ ...; }`, or in a subshell: `( ... )`, and in the `background` `... &`. `written` are the files that its output goes to."""
+    """`{ ...; }`, or in a subshell: `( ... )`, and in the `background` `... &`.
+
+    `written` are the files that its output goes to.
+    """
 
     body: tuple[Node, ...]
     subshell: bool = False
@@ -176,7 +195,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Unread:
-    """A part that the parser does not follow, and why. `refused`: bash's message when it refuses only this command on reaching it."""
+    """A part that the parser does not follow, and why.
+
+    `refused`: bash's message when it refuses only this command on reaching it.
+    """
 
     line: int
     why: str

@@ -1,4 +1,7 @@
-"""Evaluates conditions: `[ ... ]`, `[[ ... ]]` and `(( ... ))` with known operands. Of files, only that they do not exist is known."""
+"""Evaluates conditions: `[ ... ]`, `[[ ... ]]` and `(( ... ))` with known operands.
+
+Of files, only that they do not exist is known.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ NEEDS_FILE = frozenset({"-e", "-f", "-d", "-s", "-r", "-w", "-x", "-L", "-h", "-
 class _Test:
     """A test: `words` are those between the brackets, None for unknown ones.
 
-    `patterns` are the words as patterns, for the right side of `==` in `[[`; None for `[`. `lacks` returns whether a file
-    certainly does not exist.
+    `patterns` are the words as patterns, for the right side of `==` in `[[`; None for `[`. `lacks` returns
+    whether a file certainly does not exist.
     """
 
     def __init__(

@@ -23,7 +23,10 @@ from verl_doctor.toolkit.sources.shell.syntax import Assignment, Text, Written
 
 @dataclass
 class Variables:
-    """Changes the variables of the shell that is being followed: `scope.state`. `is_conditional`: what is changed now may not be."""
+    """Changes the variables of the shell that is being followed: `scope.state`.
+
+    `is_conditional`: what is changed now may not be.
+    """
 
     scope: Scope
     is_conditional: Callable[[], bool]
@@ -120,7 +123,10 @@ class Variables:
             self.export(target, value, line, certain=exported is True)
 
     def _with_attributes(self, letters: str | None, value: Value) -> Value:
-        """Return the value that a variable gets which was declared with `-i`, `-l` or `-u`; None if that is undecided."""
+        """Return the value that a variable gets which was declared with `-i`, `-l` or `-u`.
+
+        None if that is undecided.
+        """
         if letters == "":
             return value
         if letters is None or not isinstance(value, str):
@@ -182,7 +188,10 @@ class Variables:
         return changes
 
     def environment(self) -> tuple[EnvironmentChange, ...]:
-        """Return the changes to the environment. A variable whose value changed since it was exported has its present one."""
+        """Return the changes to the environment.
+
+        A variable whose value changed since it was exported has its present one.
+        """
         state = self._state
         last = {entry.name: entry for entry in state.changes}
         changed = [
@@ -195,7 +204,7 @@ class Variables:
         return (*state.changes, *changed)
 
     def with_own(self, changes: Sequence[EnvironmentChange], follow: Callable[[], None]) -> None:
-        """Follow commands with variables of their own: the given ones, and those that a function makes local."""
+        """Follow commands with variables of their own: the given ones, and those a function makes local."""
         state, start = self._state, len(self._state.changes)
         state.locals.append({})
         for entry in changes:
@@ -213,7 +222,10 @@ class Variables:
 
 
 def end_functions(state: ShellState, depth: int, start: int) -> None:
-    """Give the variables of functions, down to a depth, back what they hid. `start` is the number of changes before these functions."""
+    """Give the variables of functions, down to a depth, back what they hid.
+
+    `start` is the number of changes before these functions.
+    """
     while len(state.locals) > depth:
         names = state.locals.pop()
         for name, hidden in names.items():

@@ -1,6 +1,9 @@
-"""Follows a shell script from top to bottom without running it: the variables it exports, and the programs it calls.
+"""Follows a shell script from top to bottom without running it.
 
-It reads both branches of a condition, and the body of a loop once; what depends on these is unknown afterwards.
+Finds the variables it exports, and the programs it calls.
+
+It reads both branches of a condition, and the body of a loop once; what depends on these is unknown
+afterwards.
 """
 
 from __future__ import annotations
@@ -41,10 +44,12 @@ Kind = Literal["loop", "function", "source", "command", "shell"]
 
 @dataclass
 class Frame:
-    """A loop, a function, a sourced file, a whole command of the script or a shell that is being followed. `ends` are the states in which it was left early.
+    """A loop, a function, a sourced file, a whole command of the script or a shell that is being followed.
 
-    `changes` is the number of changes to the environment at its start, `functions` that of functions that were running, `arguments`
-    are those of the innermost.
+    `ends` are the states in which it was left early.
+
+    `changes` is the number of changes to the environment at its start, `functions` that of functions that
+    were running, `arguments` are those of the innermost.
     """
 
     kind: Kind
@@ -56,19 +61,23 @@ class Frame:
 
 @dataclass
 class Walk:
-    """What was found so far. `load` returns the text of a file, or None when unreadable; `followers` follow each kind of command.
+    """What was found so far.
 
-    `scope.state` is the state of the shell that is being followed, `frames` what encloses the current command.
-    `files` are those that the script makes, `creates` yields those of a program; `presence` is what it certainly lacks. `stops` are
-    what bash refuses for certain. `tested` counts the enclosing places at which a command's failure is handled, `apart_of` the
-    subshells, `beside` those that run in the background. `previous` is whether the command before this one succeeded.
+    `load` returns the text of a file, or None when unreadable; `followers` follow each kind of command.
 
-    `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what the last test results in
-    if the file `presence.absent`, which does not exist, still does not then: no branch is chosen by it. `without` is what it
-    results in if the script gets no arguments, as `lacks_arguments` supposes where none were named.
-    `is_of_windows` returns whether the lines of a file end as in Windows. `tried` are the calls in the last trial, `skips` is the
-    number of times that commands were skipped which another round of a loop may run. `exported` are the functions that another bash
-    gets from this one.
+    `scope.state` is the state of the shell that is being followed, `frames` what encloses the current
+    command. `files` are those that the script makes, `creates` yields those of a program; `presence` is what
+    it certainly lacks. `stops` are what bash refuses for certain. `tested` counts the enclosing places at
+    which a command's failure is handled, `apart_of` the subshells, `beside` those that run in the background.
+    `previous` is whether the command before this one succeeded.
+
+    `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what
+    the last test results in if the file `presence.absent`, which does not exist, still does not then: no
+    branch is chosen by it. `without` is what it results in if the script gets no arguments, as
+    `lacks_arguments` supposes where none were named. `is_of_windows` returns whether the lines of a file end
+    as in Windows. `tried` are the calls in the last trial, `skips` is the number of times that commands were
+    skipped which another round of a loop may run. `exported` are the functions that another bash gets from
+    this one.
     """
 
     scope: Scope
@@ -157,7 +166,7 @@ class Walk:
         self.unread.append(f"{self.path}:{line}: {why}")
 
     def forget_below(self, line: int) -> None:
-        """Make unknown what the file assigns from this line on: the commands that could not be read may assign it."""
+        """Make unknown what the file assigns from this line on, as unreadable commands may assign it."""
         rest = (self.load(self.path) or "").splitlines()[line - 1 :]
         for name in _ASSIGNED.findall("\n".join(rest)):
             self.state.variables[self.state.resolved(name) or name] = None
@@ -187,11 +196,17 @@ class Walk:
 
     @property
     def doubts(self) -> int:
-        """The number of conditions that enclose the current command, except loops, and of places at which its failure is handled."""
+        """The number of conditions around the current command, except loops, and of its handlers.
+
+        The handlers are the places at which its failure is handled.
+        """
         return self.conditions - self.loops + self.tested
 
     def leave(self, kind: Kind) -> None:
-        """End the enclosing loops, the function or sourced file, or the shell, where the current state counts again."""
+        """End the enclosing loops, the function or sourced file, or shell, where the current state resumes.
+
+        The current state counts again there.
+        """
         self.skips += kind == "loop" or (
             self.conditions > self.loops and (kind == "function" or self.apart_of > 0)
         )
@@ -218,7 +233,10 @@ class Walk:
         return self.state.option("errexit") is True and not self.tested
 
     def failed(self, line: int = 0, name: str = "") -> None:
-        """End the shell if the last command fails and `set -e` is in force. `name` is the command on this line, "" to note nothing."""
+        """End the shell if the last command fails and `set -e` is in force.
+
+        `name` is the command on this line, "" to note nothing.
+        """
         if self.state.status is False and self.exits_on_error:
             known = any((stop.path, stop.line) == (self.path, line) for stop in self.stops)
             if name and not known:

@@ -47,20 +47,27 @@ def _character(number: int) -> str:
 
 
 class NoShellError(Exception):
-    """The text violates the grammar. `refused` is bash's message where it parses the text but refuses to expand it."""
+    """The text violates the grammar.
+
+    `refused` is bash's message where it parses the text but refuses to expand it.
+    """
 
     refused = ""
 
 
 class WordReader(ABC):
-    """A position in the text of a script, and a parser for the word there. `line` is the number of the text's first line."""
+    """A position in the text of a script, and a parser for the word there.
+
+    `line` is the number of the text's first line.
+    """
 
     def __init__(self, text: str, line: int = 1) -> None:
         self.text = text
         self.at = 0
         self.first_line = line
         self.depth = 0
-        # Here-documents that begin after this line: the word at the end, whether tabs are dropped, whether the text is literal.
+        # Here-documents that begin after this line: the word at the end, whether tabs are dropped, whether
+        # the text is literal.
         self._waiting: list[tuple[str, bool, bool, Input]] = []
         self._written: list[Written] = []  # the targets of redirections of the command that is being read
         self._input: Input | None = None  # what that command reads
@@ -82,7 +89,7 @@ class WordReader(ABC):
                 return
 
     def continues(self) -> bool:
-        """Return whether there is a backslash here that bash drops with the end of the line, or of the script."""
+        """Return whether there is a backslash here that bash drops with the end of line, or of the script."""
         return self.text.startswith("\\", self.at) and self.text[self.at + 1 : self.at + 2] in ("\n", "")
 
     def newlines(self) -> None:
@@ -113,7 +120,10 @@ class WordReader(ABC):
         self._waiting.clear()
 
     def parts_of_document(self, text: str, line: int, *, is_literal: bool) -> tuple[ShellWord | None, str]:
-        """Parse the text of a here-document: its parts, None if it cannot be followed, and bash's message if it refuses to expand it."""
+        """Parse the text of a here-document.
+
+        Return its parts, None if it cannot be followed, and bash's message if it refuses to expand it.
+        """
         if is_literal or not re.search(r"[$`\\]", text):
             return (Text(text, quoted=True),), ""
         try:
@@ -346,7 +356,11 @@ class WordReader(ABC):
         return parts
 
     def quoted_text(self, end: str = "") -> ShellWord:
-        """Return a text in which single quotes are literal: a word within double quotes up to `end`, or a here-document, to whose end double quotes are literal, too."""
+        """Return a text in which single quotes are literal.
+
+        It is a word within double quotes up to `end`, or a here-document, to whose end double quotes are
+        literal, too.
+        """
         text = self.text
         quotes = '"' if end else ""
         parts: list[Part] = []

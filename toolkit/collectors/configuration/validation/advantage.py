@@ -22,7 +22,7 @@ _LOADS = "select_fields"  # of TransferQueue: the columns that are loaded
 
 @dataclass(frozen=True)
 class Estimator:
-    """The function of the job's estimator, the names of the arguments that it gets, and what is raised because the batch lacks one."""
+    """The job's estimator function, the arguments that it gets, and what is raised as the batch lacks one."""
 
     function: ast.FunctionDef
     given: frozenset[str]
@@ -37,7 +37,10 @@ class Estimator:
 def read_estimator(
     name: str, trainers: Sequence[str], registry: Path, definitions: Definitions
 ) -> Estimator | None:
-    """Return the estimator that the file `registry` registers under a name, as a trainer calls it; None where that cannot be determined."""
+    """Return the estimator that the file `registry` registers under a name, as a trainer calls it.
+
+    The result is None where that cannot be determined.
+    """
     function = next(registrations(registry, _REGISTERS, name), None)
     for trainer in trainers if isinstance(function, ast.FunctionDef) else ():
         owner = definitions.named(trainer)
@@ -53,7 +56,10 @@ def read_estimator(
 
 @dataclass
 class _Reading:
-    """Reads the function that looks up the estimator and calls it. `columns` are those of the batch, None where they are unknown."""
+    """Reads the function that looks up the estimator and calls it.
+
+    `columns` are those of the batch, None where they are unknown.
+    """
 
     name: str
     columns: frozenset[str] | None
@@ -101,12 +107,14 @@ class _Reading:
                 named = right.elts if isinstance(right, (ast.Tuple, ast.List, ast.Set)) else [right]
                 values = [self._text(element) for element in named]
                 return self.name in values if all(values) else None
-            case ast.Compare(left=ast.Constant(value=str(column)), ops=[ast.In()], comparators=[right]) if "batch" in dotted(right.func if isinstance(right, ast.Call) else right):  # fmt: skip
+            case ast.Compare(left=ast.Constant(value=str(column)), ops=[ast.In()], comparators=[right]) if (
+                "batch" in dotted(right.func if isinstance(right, ast.Call) else right)
+            ):
                 return None if self.columns is None else column in self.columns
         return None
 
     def _text(self, node: ast.expr) -> str:
-        """Return a literal, or the value of a member of the enumeration, which may be imported; "" for anything else."""
+        """Return a literal, or the value of a member of the (possibly imported) enumeration; otherwise ""."""
         return _constant(node) or self.members.get(".".join(dotted(node).split(".")[-2:]), "")
 
 
@@ -127,14 +135,19 @@ def _methods(owner: ClassNode, definitions: Definitions) -> Iterator[FunctionNod
 
 
 def _columns(method: FunctionNode, definitions: Definitions) -> frozenset[str] | None:
-    """Return all texts in a method that loads columns by name, and in the functions that it calls; None where it takes whole batches."""
+    """Return all texts in a method that loads columns by name, and in functions it calls.
+
+    The result is None where the method takes whole batches.
+    """
     calls = [node for node in walk(method.node) if isinstance(node, ast.Call)]
     if all(word.arg != _LOADS for call in calls for word in call.keywords):
         return None
     names = (dotted(call.func) for call in calls)
     called = (definitions.in_module(method.module, name) for name in names if not name.startswith(_COMPUTES))
     functions = [method, *(function for function in called if isinstance(function, FunctionNode))]
-    return frozenset(text for function in functions for node in walk(function.node) if (text := _constant(node)))  # fmt: skip
+    return frozenset(
+        text for function in functions for node in walk(function.node) if (text := _constant(node))
+    )
 
 
 def _computing(function: FunctionNode, definitions: Definitions, deepest: int = 3) -> FunctionNode | None:

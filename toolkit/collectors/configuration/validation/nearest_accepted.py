@@ -23,9 +23,11 @@ _MOST_AFTER = 20  # when a value is found already
 _OTHERS = 2  # further values
 _MOST_OF_A_KEY = 2  # values of the same key
 _SAME_RESULT = re.compile(
-    r"(?:micro_batch_size(?:_per_gpu)?|parallel_size|max_token_len\w*|use_remove_padding|use_dynamic_bsz|max_num_batched_tokens|max_num_seqs|max_model_len"
-    r"|enable_chunked_prefill|use_liger|load_format|attn_implementation|n_gpus_per_node|nnodes|num_gpus|num_cpus|object_store_memory"
-    r"|val_kwargs\.do_sample|return_raw_chat|attention_backend|gpu_memory_utilization|param_offload|optimizer_offload)$"
+    r"(?:micro_batch_size(?:_per_gpu)?|parallel_size|max_token_len\w*|use_remove_padding|use_dynamic_bsz"
+    r"|max_num_batched_tokens|max_num_seqs|max_model_len|enable_chunked_prefill|use_liger|load_format"
+    r"|attn_implementation|n_gpus_per_node|nnodes|num_gpus|num_cpus|object_store_memory"
+    r"|val_kwargs\.do_sample|return_raw_chat|attention_backend|gpu_memory_utilization|param_offload"
+    r"|optimizer_offload)$"
 )
 _MACHINE = ("n_gpus_per_node", "nnodes")  # what there is, not what is to be chosen
 _SHARES = ("_p", "_ratio", "_utilization", "_fraction")
@@ -39,9 +41,10 @@ def with_nearest(
     judge: Judge,
     holds: Callable[[Configuration], bool] = lambda _: True,
 ) -> Raised:
-    """Add the first values of the error's keys for which the code raises nothing, and all of what `holds` judges holds too.
+    """Add the first values of the error's keys for which the code raises nothing and `holds` is satisfied.
 
-    Where nothing satisfies both, the first that the code itself accepts is added: the next refusal is then judged in turn.
+    Where nothing satisfies both, the first that the code itself accepts is added: the next refusal is then
+    judged in turn.
     """
     first: tuple[str, str] | None = None
     found: list[tuple[str, str]] = []
@@ -73,9 +76,12 @@ def keeps_result(key: str) -> bool:
 
 
 def _trials(raised: Raised, configuration: Configuration) -> Iterator[tuple[str, Any]]:
-    """Candidates key by key: those that the job sets first, numbers and switches before names, and what keeps the result before the rest.
+    """Candidates key by key, those that the job sets first.
 
-    A name that the code itself contains is not misspelt: the numbers and switches of the conditions around come before it.
+    Numbers and switches come before names, and what keeps the result comes before the rest.
+
+    A name that the code itself contains is not misspelt: the numbers and switches of the conditions around
+    come before it.
     """
     numbers = [int(number) for number in _NUMBER.findall(f"{raised.text} {raised.condition}")]
     numbers += [value for key in raised.keys if type(value := configuration.get(key)) is int]
@@ -84,7 +90,8 @@ def _trials(raised: Raised, configuration: Configuration) -> Iterator[tuple[str,
     wrong = sorted(
         (key for key in raised.keys if key not in right), key=lambda key: _rank(key, configuration)
     )
-    # A value of the wrong type is not repaired by a switch around the code that stumbles over it: other code reads it too.
+    # A value of the wrong type is not repaired by a switch around the code that stumbles over it: other code
+    # reads it too.
     switches = () if raised.raised == "TypeError" else raised.around
     around = [key for key in switches if isinstance(configuration.get(key), (bool, int))]
     for key in [*wrong, *sorted(around, key=lambda key: _rank(key, configuration)), *right]:
@@ -144,7 +151,10 @@ def _values(
 
 
 def _lists(value: Sequence[Any], default: object, names: Sequence[str]) -> Iterator[list[Any]]:
-    """Yield the list with another entry: verl's own in its place, or a name that the list does not have yet; then verl's own list."""
+    """Yield the list with another entry, then verl's own list.
+
+    The entry is verl's own in its place, or a name that the list does not have yet.
+    """
     own = default if isinstance(default, list) else []
     others = [(place, entry) for place, entry in enumerate(own) if len(own) == len(value)]
     names = [name for name in names if name not in value]
@@ -170,7 +180,10 @@ def _likeness(text: str, name: str) -> float:
 
 
 def share_of_percent(value: float, default: object) -> float | None:
-    """Return the share that a percentage means, where the default is a share; None if it is not one, as for 1.5."""
+    """Return the share that a percentage means, where the default is a share.
+
+    The result is None if it is not one, as for 1.5.
+    """
     if isinstance(default, float) and 0 < default <= 1 and 10 <= value <= 100:
         return round(value / 100, 4)
     return None

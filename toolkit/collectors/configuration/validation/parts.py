@@ -1,4 +1,6 @@
-"""The parts of a job whose code is followed with its settings: engines, trainers, losses, rewards, and what they hand to libraries.
+"""The parts of a job whose code is followed with its settings.
+
+They are engines, trainers, losses, rewards, and what they hand to libraries.
 
 vLLM's sampling parameters and torch's optimizer are followed with the arguments that verl passes to them.
 """
@@ -109,7 +111,7 @@ def function(follower: Follower, name: str, argument: str, key: str) -> None:
 
 
 def kl_controller(follower: Follower) -> None:
-    """Follow the first update of the controller of the KL penalty: any divergence, which is a Python number, will do."""
+    """Follow the KL penalty controller's first update: any divergence, which is a Python number, will do."""
     owner = follower.definitions.named(f"{_ALGORITHMS}.{_ADAPTIVE}")
     keys = {"target": "algorithm.kl_ctrl.target_kl", "horizon": "algorithm.kl_ctrl.horizon"}
     if isinstance(owner, ClassNode) and follower.settings.value_at("algorithm.kl_ctrl.type") == "adaptive":
@@ -146,7 +148,7 @@ def bypassed(follower: Follower, trainer: str) -> None:
 
 
 def mini_batches(follower: Follower, trainer: str, method: str) -> None:
-    """Follow what a worker makes its mini batches with: the settings that a method of the trainer hands to it in a dictionary."""
+    """Follow what a worker makes its mini batches with: settings in a dictionary from a trainer's method."""
     owner, worker = follower.definitions.named(trainer), follower.definitions.named(_WORKER)
     if not isinstance(owner, ClassNode) or not isinstance(worker, ClassNode):
         return
@@ -219,7 +221,10 @@ def registered(follower: Follower, verl: SourceTree, decorator: str, name: objec
 
 
 def estimator(follower: Follower, estimator: Estimator, *, values: bool) -> None:
-    """Follow the estimator with the arguments that it gets. No other one means the same. `values`: a critic estimates them."""
+    """Follow the estimator with the arguments that it gets.
+
+    No other one means the same. `values`: a critic estimates them.
+    """
     if estimator.refusal is not None:
         raise RefusedError(estimator.refusal)
     if not values and _VALUES in estimator.required and follower.settings.value_at(_CRITIC) is False:
@@ -230,11 +235,18 @@ def estimator(follower: Follower, estimator: Estimator, *, values: bool) -> None
 
 
 def reward_manager(follower: Follower, verl: SourceTree, configuration: Configuration) -> None:
-    """Follow the constructor of the reward manager that the job names, with the configuration or, in older releases, its `reward_kwargs`."""
+    """Follow the constructor of the reward manager that the job names.
+
+    It gets the configuration or, in older releases, its `reward_kwargs`.
+    """
     names = (configuration.get(key) for key in MANAGERS)
     name = next((name for name in names if isinstance(name, str)), None)
     given = configuration.get("reward_model.reward_kwargs")
-    named: dict[str, Any] = {key: follower.settings.value_at(f"reward_model.reward_kwargs.{key}") for key in given} if isinstance(given, Mapping) else {}  # fmt: skip
+    named: dict[str, Any] = (
+        {key: follower.settings.value_at(f"reward_model.reward_kwargs.{key}") for key in given}
+        if isinstance(given, Mapping)
+        else {}
+    )
     for folder in ("experimental/reward_loop/reward_manager", "workers/reward_manager"):
         for path in sorted((verl.folder / folder).glob("*.py")):
             for node in registrations(path, "register", name):
@@ -244,7 +256,7 @@ def reward_manager(follower: Follower, verl: SourceTree, configuration: Configur
 
 
 def reward_model(follower: Follower, configuration: Configuration) -> None:
-    """Follow what starts the engines of the reward model, on the GPUs of its own pool or on those of the trainer."""
+    """Follow what starts the reward model's engines, on its own pool's GPUs or the trainer's."""
     section = JUDGE if configuration.get(f"{JUDGE}.enable_resource_pool") is True else "trainer"
     counts = [configuration.number(f"{section}.{name}") for name in ("nnodes", "n_gpus_per_node")]
     world = math.prod(int(count) for count in counts if count) if all(counts) else UNCLEAR
@@ -281,7 +293,7 @@ def sampling(follower: Follower, section: str) -> None:
 
 
 def scheduler(follower: Follower, verl: SourceTree) -> None:
-    """Follow vLLM's comparison of the numbers that its scheduler gets, from the settings that verl's server passes on.
+    """Follow vLLM's comparison of its scheduler's numbers, from the settings that verl's server passes on.
 
     Without chunked prefill verl raises the number of tokens itself, or fails to; that is not followed here.
     """

@@ -1,4 +1,4 @@
-"""Follows a configuration through verl: `validate_config`, the classes of sections, then what the job calls later."""
+"""Follows a configuration through verl: `validate_config`, section classes, then what the job calls later."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read_validation(
 
 @dataclass(frozen=True)
 class _Run:
-    """The program with its sources, through which configurations are followed: the job's own, and changed ones."""
+    """The program with its sources, to follow configurations through it: the job's own, and changed ones."""
 
     tree: ast.Module
     module: str
@@ -118,7 +118,10 @@ class _Run:
 
     @cached_property
     def estimator(self) -> Callable[..., Estimator | None]:
-        """The reader of an estimator by its name, as these trainers call it. It reads each once: many configurations are tried."""
+        """The reader of an estimator by its name, as these trainers call it.
+
+        It reads each once: many configurations are tried.
+        """
         definitions = Definitions([self.verl], None, lambda *_: UNCLEAR)
         file = self.verl.folder / ALGORITHMS_FILE
         return functools.cache(lambda name, *trainers: read_estimator(name, trainers, file, definitions))

@@ -65,15 +65,35 @@ _METHODS: tuple[tuple[str, Phase], ...] = (
 )
 # Further parts of a job with rollouts: a class, its method, and the configuration sections in its fields.
 _PARTS: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
-    ("verl.workers.rollout.llm_server.LLMServerManager", "_initialize_llm_servers", {"config": "", "rollout_config": ROLLOUT}, "engine"),
-    ("verl.experimental.agent_loop.agent_loop.AgentLoopManager", "_init_agent_loop_workers", {"config": "", "rollout_config": ROLLOUT}, "first batch"),
+    (
+        "verl.workers.rollout.llm_server.LLMServerManager",
+        "_initialize_llm_servers",
+        {"config": "", "rollout_config": ROLLOUT},
+        "engine",
+    ),
+    (
+        "verl.experimental.agent_loop.agent_loop.AgentLoopManager",
+        "_init_agent_loop_workers",
+        {"config": "", "rollout_config": ROLLOUT},
+        "first batch",
+    ),
     ("verl.experimental.agent_loop.agent_loop.AgentLoopWorker", "__init__", _CONFIG, "first batch"),
     ("verl.experimental.reward_loop.reward_loop.RewardLoopWorker", "__init__", _CONFIG, "first batch"),
-    ("verl.experimental.reward_loop.reward_loop.RewardLoopManager", "_init_reward_loop_workers", _CONFIG, "first batch"),
-)  # fmt: skip
+    (
+        "verl.experimental.reward_loop.reward_loop.RewardLoopManager",
+        "_init_reward_loop_workers",
+        _CONFIG,
+        "first batch",
+    ),
+)
 _TUNING: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
-    ("verl.utils.checkpoint.checkpoint_handler.CheckpointHandler", "_determine_resume_path", {"resume_mode": "trainer.resume_mode", "resume_from_path": "trainer.resume_from_path"}, "workers"),
-)  # fmt: skip
+    (
+        "verl.utils.checkpoint.checkpoint_handler.CheckpointHandler",
+        "_determine_resume_path",
+        {"resume_mode": "trainer.resume_mode", "resume_from_path": "trainer.resume_from_path"},
+        "workers",
+    ),
+)
 
 _Followed = tuple[Callable[[Follower], object], Phase]
 
@@ -152,7 +172,10 @@ def _later(
 
 
 def _of_trainers(trainers: list[str], configuration: Configuration, *, beside: bool) -> Iterator[_Followed]:
-    """Yield what the trainer calls, where a setting is one that it may not expect. Verl's defaults are not made for trainers `beside` its own."""
+    """Yield what the trainer calls, where a setting is one that it may not expect.
+
+    Verl's defaults are not made for trainers `beside` its own.
+    """
     if not beside and not any(map(_is_unusual, configuration.overrides, repeat(configuration))):
         return
     for name in trainers:
@@ -181,7 +204,10 @@ def _of_algorithms(
         if configuration.get(switch) is True and configuration.override_of(key) is not None:
             yield partial(parts.function, name="kl_penalty", argument="kl_penalty", key=key), "first update"
     if configuration.get(_IN_REWARD) is True:
-        yield partial(parts.function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
+        yield (
+            partial(parts.function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"),
+            "workers",
+        )
         yield parts.kl_controller, "first batch"
     yield from _of_batches(trainers, configuration)
     if configuration.get(f"{JUDGE}.enable") is True:
@@ -212,11 +238,14 @@ def _of_vllm(verl: SourceTree, configuration: Configuration) -> Iterator[_Follow
 
 
 def _of_batches(trainers: list[str], configuration: Configuration) -> Iterator[_Followed]:
-    """Yield what verl's own trainers do with the engine's log probabilities, and how workers split a batch."""
+    """Yield what verl's trainers do with the engine's log probabilities, and how workers split a batch."""
     for trainer in trainers:
         if not trainer.startswith("verl.trainer."):
             continue
-        by_engine, bypassed = configuration.get(f"{ROLLOUT}.calculate_log_probs"), configuration.get(f"{CORRECTION}.bypass_mode")  # fmt: skip
+        by_engine, bypassed = (
+            configuration.get(f"{ROLLOUT}.calculate_log_probs"),
+            configuration.get(f"{CORRECTION}.bypass_mode"),
+        )
         if (
             by_engine is True
             and bypassed is False
@@ -232,7 +261,9 @@ def _of_batches(trainers: list[str], configuration: Configuration) -> Iterator[_
 
 
 def _is_unusual(word: OverrideWord, configuration: Configuration) -> bool:
-    """Return whether verl's code may not expect a setting: removed, null, zero, negative, in place of a section, or of another type.
+    """Return whether verl's code may not expect a setting.
+
+    Such a setting is removed, null, zero, negative, in place of a section, or of another type.
 
     And each setting by which batches are collected.
     """
@@ -259,7 +290,10 @@ def _is_unusual_argument(word: OverrideWord, section: str) -> bool:
 
 
 def _engines(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """Yield the sections of FSDP engines that the job changes, and those of their optimizers, "" for a model that does not learn."""
+    """Yield the sections of FSDP engines that the job changes, and those of their optimizers.
+
+    For a model that does not learn, the section of the optimizer is "".
+    """
     roles = [("engine", "optim", "engine.strategy")]
     if configuration.has(ROLLOUT):
         roles = [(f"{ACTOR}.fsdp_config", f"{ACTOR}.optim", f"{ACTOR}.strategy")]
@@ -277,7 +311,10 @@ def _engines(configuration: Configuration) -> Iterator[tuple[str, str]]:
 
 
 def _trainers(tree: ast.Module, module: str, verl: SourceTree, configuration: Configuration) -> list[str]:
-    """Return the classes that train: registered under the job's mode, imported by the program, or its own class with a `fit`."""
+    """Return the classes that train.
+
+    They are registered under the job's mode, imported by the program, or its own class with a `fit`.
+    """
     imported = [
         (node, alias.name) for node in walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
     ]
@@ -295,12 +332,19 @@ def _trainers(tree: ast.Module, module: str, verl: SourceTree, configuration: Co
     if trainers or configuration.has(ROLLOUT):
         return trainers or [_OLD_TRAINER]
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    named = (node.name for node in classes if any(isinstance(part, ast.FunctionDef) and part.name == "fit" for part in node.body))  # fmt: skip
+    named = (
+        node.name
+        for node in classes
+        if any(isinstance(part, ast.FunctionDef) and part.name == "fit" for part in node.body)
+    )
     return [f"{module}.{name}" for name in named][:1]
 
 
 def _fetches_single_prompts(configuration: Configuration) -> bool:
-    """Return whether the trainer sets `data.gen_batch_size` to 1 itself, whatever the job sets (verl/trainer/ppo/v1/trainer_base.py)."""
+    """Return whether the trainer sets `data.gen_batch_size` to 1 itself.
+
+    It does so whatever the job sets (verl/trainer/ppo/v1/trainer_base.py).
+    """
     switches = (f"{GROUPS}.enable", f"{SAMPLER}.sync_refill_failed_groups")
     is_usual = all(configuration.get(key) in (False, None, MISSING) for key in switches)
     return not is_usual or configuration.get(_MODE) not in ("sync", MISSING)

@@ -9,12 +9,13 @@ from verl_doctor.toolkit.rule import Phase
 
 @dataclass(frozen=True)
 class Raised:
-    """An error that verl raises: `raised` is its type, `text` its message, `read_from` the place as "path:line".
+    """An error that verl raises: its type `raised`, message `text` and place `read_from` as "path:line".
 
     `condition` is the source of the condition, `keys` are the configuration keys it depends on, and `around`
-    those of the conditions around it. `phase` is where the job is then. `library` is the package that raises it, "" for verl. `nearest`
-    is the value of `nearest_key`, in Hydra's grammar, for which the same code raises nothing, and if possible no other code either; both
-    are "" if none was found. `others` are further keys with such values, the next nearest first.
+    those of the conditions around it. `phase` is where the job is then. `library` is the package that raises
+    it, "" for verl. `nearest` is the value of `nearest_key`, in Hydra's grammar, for which the same code
+    raises nothing, and if possible no other code either; both are "" if none was found. `others` are further
+    keys with such values, the next nearest first.
     """
 
     raised: str

@@ -17,13 +17,43 @@ CONTAINERS = frozenset(
 OWN_VARIABLES = frozenset({"docker", "docker-compose", "podman", "nerdctl", "kubectl", "ssh"})
 # Programs whose own options end where a Python, a shell or a launcher is called.
 AROUND = CONTAINERS | {
-    "nsys", "ncu", "py-spy", "strace", "gdb", "perf", "xvfb-run", "proxychains", "proxychains4", "tini", "dumb-init", "chrt", "flock",
-    "pixi", "pyenv", "rye", "pdm", "hatch", "catchsegv", "systemd-run", "caffeinate",
-}  # fmt: skip
+    "nsys",
+    "ncu",
+    "py-spy",
+    "strace",
+    "gdb",
+    "perf",
+    "xvfb-run",
+    "proxychains",
+    "proxychains4",
+    "tini",
+    "dumb-init",
+    "chrt",
+    "flock",
+    "pixi",
+    "pyenv",
+    "rye",
+    "pdm",
+    "hatch",
+    "catchsegv",
+    "systemd-run",
+    "caffeinate",
+}
 _FLAGS_OF_DOCKER = frozenset(
-    {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--read-only", "--no-healthcheck", "--publish-all",
-     "--oom-kill-disable", "--quiet"}
-)  # fmt: skip
+    {
+        "--rm",
+        "--detach",
+        "--interactive",
+        "--tty",
+        "--privileged",
+        "--init",
+        "--read-only",
+        "--no-healthcheck",
+        "--publish-all",
+        "--oom-kill-disable",
+        "--quiet",
+    }
+)
 
 
 def in_image(options: Sequence[Argument]) -> Iterator[Argument]:
@@ -37,7 +67,10 @@ def in_image(options: Sequence[Argument]) -> Iterator[Argument]:
 
 
 def inside(words: list[Argument]) -> list[Argument]:
-    """Return what runs in a container or below a profiler: from the first word that is a Python, a shell or a launcher. Empty if there is none."""
+    """Return what runs in a container or below a profiler.
+
+    It begins at the first word that is a Python, a shell or a launcher. It is empty if there is none.
+    """
     entry = next(
         (place for place, word in enumerate(words) if (word.text or "").startswith("--entrypoint")), 0
     )

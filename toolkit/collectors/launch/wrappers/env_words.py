@@ -13,7 +13,10 @@ from verl_doctor.toolkit.sources.shell.found import Argument
 def behind_env(
     words: list[Argument], assigned: list[Argument], dropped: list[Argument], entered: list[Argument]
 ) -> list[Argument]:
-    """Return the words behind the options and assignments of `env`, and add what these set, drop and enter to the lists."""
+    """Return the words behind the options and assignments of `env`.
+
+    What these set, drop and enter is added to the lists.
+    """
     place = 0
     while place < len(words):
         text = words[place].text or ""

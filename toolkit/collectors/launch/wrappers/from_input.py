@@ -28,7 +28,10 @@ _PARALLEL = ("-j", "--jobs", "--delay", "--timeout", "--joblog", "--results", "-
 
 
 def with_input(words: list[Argument], name: str, stdin: Lines | None) -> list[Argument]:
-    """Return the command that `xargs` or `parallel` starts, with the words that it gets from its input: unknown ones if that is unknown."""
+    """Return the command that `xargs` or `parallel` starts, with the words from its input.
+
+    They are unknown words if the input is unknown.
+    """
     place, mark, read_elsewhere, limited = 1, "{}" if name == "parallel" else "", False, name == "parallel"
     while place < len(words) and (words[place].text or "").startswith("-"):
         text = words[place].text or ""

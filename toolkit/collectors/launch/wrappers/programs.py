@@ -16,9 +16,10 @@ ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 class PythonProgram:
     """A Python module ("verl.trainer.main_ppo") or the path of a script, and its arguments.
 
-    `launcher` are the words of a process launcher with its options (`torchrun --nproc_per_node=8 -m`), empty for plain Python.
-    `uses` are the names in the Python text that starts the module, as if each was called. `opens` is what Python or torchrun opens as
-    the source of a program instead: a Python between torchrun and the module, an option behind a long dash, a module without `-m`.
+    `launcher` are the words of a process launcher with its options (`torchrun --nproc_per_node=8 -m`), empty
+    for plain Python. `uses` are the names in the Python text that starts the module, as if each was called.
+    `opens` is what Python or torchrun opens as the source of a program instead: a Python between torchrun and
+    the module, an option behind a long dash, a module without `-m`.
     """
 
     module: str
@@ -30,7 +31,9 @@ class PythonProgram:
 
 @dataclass(frozen=True)
 class ShellProgram:
-    """A shell with a command text (`bash -c text`) or the path of a script, and its arguments. `read`: it is text from the input.
+    """A shell with a command text (`bash -c text`) or the path of a script, and its arguments.
+
+    `read`: it is text from the input.
 
     `session` is the terminal into which the text is typed, whose shell goes on.
     """

@@ -12,17 +12,38 @@ from verl_doctor.toolkit.sources.shell.found import Argument, Lines
 
 _FLAGS_OF_LAUNCHERS = frozenset(
     {
-        "--standalone", "--no-python", "--no_python", "-m", "--module", "--use-env", "--use_env", "--multi_gpu", "--cpu",
-        "--use_deepspeed", "--use_fsdp", "--debug", "-q", "--quiet", "--same_network", "--tpu", "--mps", "--run-path", "--run_path",
-        "--no_local_rank", "--enable_each_rank_log",
+        "--standalone",
+        "--no-python",
+        "--no_python",
+        "-m",
+        "--module",
+        "--use-env",
+        "--use_env",
+        "--multi_gpu",
+        "--cpu",
+        "--use_deepspeed",
+        "--use_fsdp",
+        "--debug",
+        "-q",
+        "--quiet",
+        "--same_network",
+        "--tpu",
+        "--mps",
+        "--run-path",
+        "--run_path",
+        "--no_local_rank",
+        "--enable_each_rank_log",
     }
-)  # fmt: skip
+)
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # what text programs make of hyphens
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.(?!py$)[A-Za-z_]\w*)+")
 
 
 def behind_python(words: list[Argument]) -> tuple[PythonProgram | None, list[Argument]]:
-    """Parse the words behind `python`: `-m module ...`, `script.py ...`, a launcher's module. None for a Python text or nothing."""
+    """Parse the words behind `python`: `-m module ...`, `script.py ...`, a launcher's module.
+
+    None for a Python text or nothing.
+    """
     place, opens = 0, ""
     while place < len(words):
         text = words[place].text
@@ -113,7 +134,10 @@ def started_by_text(words: list[Argument], stdin: Lines | None) -> PythonProgram
 
 
 def spawned_by_text(words: list[Argument], stdin: Lines | None) -> list[Argument] | None:
-    """Return the words of the command that a Python text starts, if verl is in it. None for any other text."""
+    """Return the words of the command that a Python text starts, if verl is in it.
+
+    None for any other text.
+    """
     text, given, first = _text(words, stdin)
     if text is None or first is None or "verl" not in text:
         return None
@@ -125,7 +149,7 @@ def spawned_by_text(words: list[Argument], stdin: Lines | None) -> list[Argument
 def _text(
     words: list[Argument], stdin: Lines | None
 ) -> tuple[str | None, Sequence[Argument], Argument | None]:
-    """Return a Python text, the one after `-c` or the input, with its arguments and the place of its first line."""
+    """Return a Python text (after `-c`, or the input), its arguments, and the place of its first line."""
     place = next(
         (place for place, word in enumerate(words) if not (word.text or "").startswith("-")), len(words)
     )

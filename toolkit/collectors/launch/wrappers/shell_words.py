@@ -7,7 +7,8 @@ import re
 from verl_doctor.toolkit.collectors.launch.wrappers.programs import ShellProgram, starts_program
 from verl_doctor.toolkit.sources.shell.found import Argument, Lines
 
-# Programs that take a command as the text of a shell, and their options with values; the command of ssh is the rest of its words.
+# Programs that take a command as the text of a shell, and their options with values; the command of ssh is
+# the rest of its words.
 WITH_TEXT = {
     "su": ("-g", "-G", "-s", "-w", "--group", "--shell"),
     "runuser": ("-u", "-g", "-G", "-s", "-w", "--user", "--group", "--shell"),
@@ -19,7 +20,10 @@ WITH_TEXT = {
 
 
 def behind_shell(words: list[Argument], stdin: Lines | None) -> ShellProgram | None:
-    """Parse the words behind `bash`: `-c TEXT ...`, `script.sh ...`, or a text from the input. None for an interactive shell."""
+    """Parse the words behind `bash`: `-c TEXT ...`, `script.sh ...`, or a text from the input.
+
+    None for an interactive shell.
+    """
     place, reads = 0, False
     while place < len(words):
         text = words[place].text
@@ -47,7 +51,7 @@ def behind_shell(words: list[Argument], stdin: Lines | None) -> ShellProgram | N
 def with_text(
     words: list[Argument], name: str, stdin: Lines | None
 ) -> tuple[ShellProgram | None, list[Argument]]:
-    """Parse `su -c TEXT`, `script -qc TEXT`, `ssh HOST TEXT`: a shell with a text, or the words of a command."""
+    """Parse `su -c TEXT`, `script -qc TEXT`, `ssh HOST TEXT`: a shell with a text, or a command's words."""
     place = 1
     while place < len(words):
         text = words[place].text

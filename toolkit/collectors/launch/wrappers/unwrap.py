@@ -48,13 +48,14 @@ _OUTLIVED = OWN_VARIABLES | {"ray", "sbatch", "screen", "setsid", "systemd-run",
 class Unwrapped:
     """The innermost program, and what the wrappers around it add to its environment.
 
-    `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` removes, `runtime_env` the `ray job
-    submit` options for it, `working_dir` its `--working-dir`, `starts_ray` the words after `ray start`; `stops_ray`:
-    the program is `ray stop`. `names` are all programs on the way, the last included, as they are called. `folder` is
-    the one that `env -C` enters. `inherits` is what the program gets of the variables around it: none after `env -i`, and after
-    `sudo` only those that are `passed` are known. `rest` are the words of a program that is neither Python nor a shell.
-    `ends_after` is the number of seconds after which `timeout` ends it. `outlives`: a server or another session starts it, so that
-    it may run on when what requested it has ended.
+    `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` removes, `runtime_env` the
+    `ray job submit` options for it, `working_dir` its `--working-dir`, `starts_ray` the words after `ray
+    start`; `stops_ray`: the program is `ray stop`. `names` are all programs on the way, the last included, as
+    they are called. `folder` is the one that `env -C` enters. `inherits` is what the program gets of the
+    variables around it: none after `env -i`, and after `sudo` only those that are `passed` are known. `rest`
+    are the words of a program that is neither Python nor a shell. `ends_after` is the number of seconds after
+    which `timeout` ends it. `outlives`: a server or another session starts it, so that it may run on when
+    what requested it has ended.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -76,7 +77,10 @@ class Unwrapped:
 
 
 def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
-    """Strip the wrappers. The program is None if it is neither Python nor a shell. `stdin` is what it reads."""
+    """Strip the wrappers.
+
+    The program is None if it is neither Python nor a shell. `stdin` is what it reads.
+    """
     assigned: list[Argument] = []
     dropped: list[Argument] = []
     files: list[Argument] = []
@@ -195,7 +199,7 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
 
 
 def _inherited(name: str, words: Sequence[Argument]) -> tuple[Inherits, Sequence[str]]:
-    """Return what a wrapper passes on of the variables around it, and the names that it passes in any case."""
+    """Return which of the variables around it a wrapper passes on, and the names that it always passes."""
     texts = [word.text or "" for word in words[1:]]
     own = list(itertools.takewhile(lambda text: text.startswith("-"), texts))
     if name == "env":

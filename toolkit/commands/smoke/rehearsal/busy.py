@@ -17,7 +17,10 @@ _NANO = 1e9
 
 
 def wanted_seconds(pids: Iterable[int], machine: Machine) -> Mapping[int, float]:
-    """Return the seconds that each thread of these processes has run or waited for a processor; nothing if unavailable."""
+    """Return the seconds that each thread of these processes has run or waited for a processor.
+
+    The result is empty if they are unavailable.
+    """
     return {
         thread: _of_thread(f"/proc/{pid}/task/{thread}", machine)
         for pid in pids

@@ -1,4 +1,4 @@
-"""The model, data and reward of a rehearsal: tiny ones, or the first rows of the script's data and its own reward."""
+"""A rehearsal's model, data and reward: tiny, or the first rows of the script's data and its own reward."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _paths(rows: tuple[Rows, ...]) -> tuple[Path, ...]:
 
 
 def _model(stage: Stage, *, sees: bool) -> tuple[Path, bool]:
-    """Return the user's own model if it is small enough for one device, else a tiny one, and whether it is the user's."""
+    """Return the user's own model if it fits one device, else a tiny one, and whether it is the user's."""
     if stage.own_model and stage.model is not None and _weight(stage.model) <= _SMALL:
         return stage.model, True
     if stage.own_model or sees or stage.model is None:
@@ -77,7 +77,10 @@ def _rows(stage: Stage, script: Configuration, key: str) -> tuple[Rows, ...]:
 
 
 def _without_prompts(script: Configuration, named: tuple[str, ...], rows: tuple[Rows, ...]) -> str:
-    """Return the file that lacks the column read by verl's own dataset class; "" if none does, or another class reads them."""
+    """Return the file that lacks the column read by verl's own dataset class.
+
+    The result is "" if no file lacks it, or another class reads them.
+    """
     key = script.get("data.prompt_key")
     if not isinstance(key, str) or isinstance(script.get("data.custom_cls.path"), str):
         return ""

@@ -1,4 +1,7 @@
-"""The job that a rehearsal starts: the program, its words, the variables, and what they replace in the user's script."""
+"""The job that a rehearsal starts: the program, its words, and the variables.
+
+It includes what they replace in the user's script.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,9 @@ PROGRAM = "verl.trainer.main_ppo"
 
 @dataclass(frozen=True)
 class Job:
-    """What is started. `words` describe what is replaced. `own_reward`: the rehearsal rewards responses, so weights must move.
+    """What is started.
+
+    `words` describe what is replaced. `own_reward`: the rehearsal rewards responses, so weights must move.
 
     `unheeded` are keys that the script sets, and that the installed verl accepts without reading them.
     """
@@ -208,7 +213,7 @@ def _variables(stage: Stage) -> Mapping[str, str | None]:
 
 
 def _hugging_face(stage: Stage) -> Mapping[str, str]:
-    """Return the user's Hugging Face cache for rewards and tools that load from it, because the run has another home.
+    """Return the user's Hugging Face cache for rewards and tools that use it: the run has another home.
 
     Prepared data goes to the run's home.
     """

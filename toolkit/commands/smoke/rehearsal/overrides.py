@@ -1,4 +1,4 @@
-"""The command of a rehearsal: the script's own words, then those for a small step, with the installed verl's names."""
+"""A rehearsal's command: the script's words, then those for a small step, with the installed verl's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from verl_doctor.toolkit.sources.hydra.words import word
 
 @dataclass(frozen=True)
 class Replaced:
-    """A value that the script, or verl by default, sets, and its replacement in the rehearsal. `from_script`: set by the script."""
+    """A value that the script, or verl by default, sets, and its replacement in the rehearsal.
+
+    `from_script`: set by the script.
+    """
 
     key: str
     old: Any
@@ -38,7 +41,10 @@ def words_for(
     required_values: Iterable[RequiredValue],
     is_read: Callable[[str], bool],
 ) -> Words:
-    """Return the words of a command. `is_read` reports whether verl's sources contain a name that its configuration files lack."""
+    """Return the words of a command.
+
+    `is_read` reports whether verl's sources contain a name that its configuration files lack.
+    """
     replaced = []
     for required in required_values:
         key = next((key for key in required.keys if configuration.get(key) is not MISSING), "")

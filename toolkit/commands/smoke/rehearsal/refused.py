@@ -30,7 +30,10 @@ def demand_what_it_needs(stage: Stage, verl: Path, version: str) -> None:
         raise Refused(
             Outcome(
                 "failed",
-                f"verl {version} imports transfer_queue, which is not installed: every process of the job would end there",
+                (
+                    f"verl {version} imports transfer_queue, which is not installed: every process of the "
+                    "job would end there"
+                ),
                 f"{stage.python} -m pip install '{_requirement(packages) or 'TransferQueue'}'",
                 "SMOKE150",
             )

@@ -1,4 +1,6 @@
-"""What one small training step requires of verl's configuration, and why: on any device, on a GPU, and without one.
+"""What one small training step requires of verl's configuration, and why.
+
+There are requirements on any device, on a GPU, and without one.
 
 Keys are tried in the order given, because releases of verl rename them. A key that the installed release
 lacks is left out.
@@ -11,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 RAY_CPUS = 32
-"""The number of CPUs given to Ray. verl reserves one for each helper, most of which wait; a laptop has fewer cores."""
+"""The number of CPUs given to Ray.
+
+One is reserved by verl for each helper, most of which wait; a laptop has fewer cores.
+"""
 
 _ARL = "actor_rollout_ref"
 _SIZE = "size: one small step"
@@ -39,7 +44,9 @@ class RequiredValue:
 
 @dataclass(frozen=True)
 class Files:
-    """The files that the step reads, and where it may write. `reward` has `compute_score`, None for the script's own or verl's.
+    """The files that the step reads, and where it may write.
+
+    `reward` has `compute_score`, None for the script's own or verl's.
 
     `own_model`: the user has named it.
     """
@@ -53,7 +60,9 @@ class Files:
 
 
 def sizes(*, own: bool) -> list[RequiredValue]:
-    """Return the sizes: one step on two prompts with two responses each, on one device, without saving or reporting.
+    """Return the sizes of one small step.
+
+    It is one step on two prompts with two responses each, on one device, without saving or reporting.
 
     Mandatory settings that the script lacks stay unset: only without a script (`own`) are micro batches
     always set.
@@ -111,15 +120,29 @@ def sizes(*, own: bool) -> list[RequiredValue]:
         *(RequiredValue((key,), value, _SIZE, most=True) for key, value in small),
         *(RequiredValue((key,), value, _SIZE) for key, value in (*together, *fixed)),
         *(RequiredValue((key,), 1, _SIZE, most=not own) for key in micro),
-        RequiredValue((f"{_ARL}.rollout.max_model_len",), None, f"{_SIZE}: as long as prompt and answer", only_if_set=True),
+        RequiredValue(
+            (f"{_ARL}.rollout.max_model_len",),
+            None,
+            f"{_SIZE}: as long as prompt and answer",
+            only_if_set=True,
+        ),
         *(RequiredValue((key,), value, _ONE_DEVICE) for key, value in single),
-        *(RequiredValue((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, only_if_set=True) for part in ("actor", "ref")),
+        *(
+            RequiredValue((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, only_if_set=True)
+            for part in ("actor", "ref")
+        ),
         RequiredValue(("reward.num_workers", "reward_model.num_workers"), 1, _SIZE, most=True),
         RequiredValue(("trainer.logger",), ["console"], "a rehearsal is not reported to anybody"),
         RequiredValue(("trainer.v1.trainer_mode",), "sync", _ONE_DEVICE),
-        RequiredValue(("ray_kwargs.ray_init.address",), None, "Ray: one of the rehearsal's own", only_if_set=True),
-        RequiredValue(("transfer_queue.backend.SimpleStorage.num_data_storage_units",), 1, "size: each takes one of Ray's CPUs"),
-    ]  # fmt: skip
+        RequiredValue(
+            ("ray_kwargs.ray_init.address",), None, "Ray: one of the rehearsal's own", only_if_set=True
+        ),
+        RequiredValue(
+            ("transfer_queue.backend.SimpleStorage.num_data_storage_units",),
+            1,
+            "size: each takes one of Ray's CPUs",
+        ),
+    ]
 
 
 def files(given: Files) -> list[RequiredValue]:
@@ -183,7 +206,10 @@ def without_flash_attention() -> list[RequiredValue]:
 
 
 def on_gpu(*, own: bool) -> list[RequiredValue]:
-    """Return the settings for a GPU: as little memory as a tiny model needs, no graph capture. A script must name its rollout itself."""
+    """Return the settings for a GPU: as little memory as a tiny model needs, no graph capture.
+
+    A script must name its rollout itself.
+    """
     return [
         *(
             [RequiredValue((f"{_ARL}.rollout.name",), "vllm", "rollout: verl 0.9 has no default")]
@@ -220,17 +246,36 @@ def on_cpu(*, own: bool) -> list[RequiredValue]:
         RequiredValue((f"{_ARL}.actor.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
         RequiredValue((f"{_ARL}.ref.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
         RequiredValue(("critic.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
-        RequiredValue((f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build", only_if_set=not own),
+        RequiredValue(
+            (f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build", only_if_set=not own
+        ),
         RequiredValue((f"{_ARL}.rollout.enforce_eager",), True, _NO_GPU),
-        RequiredValue((f"{_ARL}.rollout.enable_sleep_mode",), False, "device: vLLM's CPU build has no sleep mode", hidden=True),
+        RequiredValue(
+            (f"{_ARL}.rollout.enable_sleep_mode",),
+            False,
+            "device: vLLM's CPU build has no sleep mode",
+            hidden=True,
+        ),
         RequiredValue((f"{_ARL}.rollout.gpu_memory_utilization",), 0.3, _SIZE, most=True),
         RequiredValue((f"{_ARL}.rollout.quantization",), None, _NO_GPU),
         RequiredValue((f"{_ARL}.rollout.engine_kwargs.vllm",), {}, "device: it may concern GPUs"),
         RequiredValue((f"{_ARL}.rollout.checkpoint_engine.backend",), "naive", _NO_GPU),
         RequiredValue(("global_profiler.tool",), None, _NO_GPU),
-        RequiredValue(("ray_kwargs.ray_init.num_cpus",), RAY_CPUS, "Ray: verl's helpers take one each, and most wait"),
-        RequiredValue(("ray_kwargs.ray_init.num_gpus",), 1, "Ray: verl requests GPUs and gets a processor", passed_on=True),
-        RequiredValue(("ray_kwargs.ray_init.include_dashboard",), False, "Ray: a dozen processes that are not needed", passed_on=True),
+        RequiredValue(
+            ("ray_kwargs.ray_init.num_cpus",), RAY_CPUS, "Ray: verl's helpers take one each, and most wait"
+        ),
+        RequiredValue(
+            ("ray_kwargs.ray_init.num_gpus",),
+            1,
+            "Ray: verl requests GPUs and gets a processor",
+            passed_on=True,
+        ),
+        RequiredValue(
+            ("ray_kwargs.ray_init.include_dashboard",),
+            False,
+            "Ray: a dozen processes that are not needed",
+            passed_on=True,
+        ),
         *(RequiredValue((key,), False, why) for key, why in off),
         *without_flash_attention(),
-    ]  # fmt: skip
+    ]

@@ -1,4 +1,7 @@
-"""What the installed verl offers to a rehearsal, read from its sources: the extension point for a platform, and known names."""
+"""What the installed verl offers to a rehearsal, read from its sources.
+
+That is the extension point for a platform, and known names.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ def _mentions(file: Path, name: str) -> bool:
 
 
 def _methods(file: Path, name: str) -> dict[str, ast.FunctionDef | None] | None:
-    """Return the members of a class by name, None for members that are not functions; None if the class does not exist."""
+    """Return the members of a class by name; None if the class does not exist.
+
+    Members that are not functions are None.
+    """
     source = read(file)
     tree = parse(source, file) if isinstance(source, bytes) else source
     for node in () if isinstance(tree, Unreadable) else tree.body:

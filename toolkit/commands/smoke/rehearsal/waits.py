@@ -1,4 +1,7 @@
-"""What the trainer waits for and will not get, according to the run's own Ray: what could not be started, and which actors died."""
+"""What the trainer waits for and will not get, according to the run's own Ray.
+
+That is what could not be started, and which actors died.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ FAILED = "a process of the job failed"
 
 
 def waits_in(machine: Machine, python: str, folder: Path) -> End | None:
-    """Query the cluster whose session is below `folder`. Return None if nothing is stuck, or the cluster does not respond."""
+    """Query the cluster whose session is below `folder`.
+
+    Return None if nothing is stuck, or the cluster does not respond.
+    """
     address = _address_in(machine, folder)
     if not address:
         return None
@@ -34,7 +40,10 @@ def waits_in(machine: Machine, python: str, folder: Path) -> End | None:
 
 
 def _address_in(machine: Machine, folder: Path) -> str:
-    """Return the address of its control store as passed to its raylet: a Ray started by a driver may not write it to a file."""
+    """Return the address of its control store as passed to its raylet.
+
+    A Ray started by a driver may not write it to a file.
+    """
     listed = numbers(machine)
     for pid in () if isinstance(listed, Unknown) else listed:
         command = command_of(pid, machine)
@@ -44,7 +53,7 @@ def _address_in(machine: Machine, folder: Path) -> str:
 
 
 def waiting(cluster: RayCluster) -> str:
-    """Describe the actors or placement groups without a place, their requests, and what Ray has; "" if none waits."""
+    """Describe actors or placement groups without a place, their requests, and what Ray has; "" for none."""
     actors = Counter(
         (actor.class_name or actor.name, _resources_text(actor.needs))
         for actor in cluster.actors
@@ -58,7 +67,10 @@ def waiting(cluster: RayCluster) -> str:
     ]
     if not waits:
         return ""
-    return f"Ray cannot start {', '.join(waits)}: it has {_resources_text(_sum(cluster, 'resources'))}, free are {_resources_text(_sum(cluster, 'free'))}"
+    return (
+        f"Ray cannot start {', '.join(waits)}: it has {_resources_text(_sum(cluster, 'resources'))}, free "
+        f"are {_resources_text(_sum(cluster, 'free'))}"
+    )
 
 
 def died(cluster: RayCluster) -> str:
@@ -71,7 +83,10 @@ def died(cluster: RayCluster) -> str:
     if not dead:
         return ""
     first = min(dead, key=lambda actor: actor.ended)
-    return f"{FAILED}: {first.class_name or first.name} (process {first.pid}) has died: {' '.join(first.died.split()) or first.end}"
+    return (
+        f"{FAILED}: {first.class_name or first.name} (process {first.pid}) has died: "
+        f"{' '.join(first.died.split()) or first.end}"
+    )
 
 
 def _parts(bundles: Sequence[Mapping[str, float]]) -> str:

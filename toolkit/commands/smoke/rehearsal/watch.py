@@ -36,7 +36,10 @@ MARKS: tuple[tuple[str, str, Phase], ...] = (
     ("first weights", r"Training Progress:\s+0%", "first batch"),
     ("step", r"\bstep:1 - ", "first update"),
 )
-"""The parts of a run, the message that ends each, and its phase: verl 0.9; earlier releases print only some of them."""
+"""The parts of a run, the message that ends each, and its phase.
+
+They are those of verl 0.9; earlier releases print only some of them.
+"""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NO_NODE = re.compile(r"No available node types can fulfill resource requests? (.+?)(?:\. |$)", re.MULTILINE)
@@ -44,8 +47,11 @@ _NO_NODE = re.compile(r"No available node types can fulfill resource requests? (
 # v1/executor/multiproc_executor.py): the caller may never be notified. Other processes run the user's own
 # code, which may print anything, and survive it.
 _ENGINE_FAILED = re.compile(
-    r"^\((?:\w*vLLM\w*|WorkerDict|EngineCore\w*) pid=\d+\).*(?:WorkerProc hit an exception|Invocation of \S+ method failed"
-    r"|EngineCore (?:encountered a fatal error|failed to start)|EngineDeadError|[Pp]roc \S+ died unexpectedly)",
+    (
+        r"^\((?:\w*vLLM\w*|WorkerDict|EngineCore\w*) pid=\d+\).*(?:WorkerProc hit an exception"
+        r"|Invocation of \S+ method failed|EngineCore (?:encountered a fatal error|failed to start)"
+        r"|EngineDeadError|[Pp]roc \S+ died unexpectedly)"
+    ),
     re.MULTILINE,
 )
 _UNREACHED = re.compile(r"Failed to connect to GCS|gcs_rpc_client.*Failed|Could not read 'temp_dir' from GCS")
@@ -65,11 +71,13 @@ class Reached:
 
 
 class Watcher:
-    """A `watch` for `Stage.run`: called with the text so far about once a second, it may end the run with a reason.
+    """A `watch` for `Stage.run`, called with the text so far about once a second.
 
-    After a long silence `waits_for` returns what the trainer waits for and Ray cannot provide; None for nothing.
-    `wanted` returns the processor time that each thread of the given processes has needed, in seconds:
-    processes that work silently are not ended.
+    It may end the run with a reason.
+
+    After a long silence `waits_for` returns what the trainer waits for and Ray cannot provide; None for
+    nothing. `wanted` returns the processor time that each thread of the given processes has needed, in
+    seconds: processes that work silently are not ended.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Whether one step moved the weights and the rollout received them, judged from the records of a witness in the processes.
+"""Whether a step moved the weights and the rollout got them, by the records of a witness in the processes.
 
 Training's own metrics (`actor/grad_norm`) are kept as well: they are what people read in a real run.
 """
@@ -80,13 +80,13 @@ def describe_weights(moved: Weights | None, numbers: Mapping[str, float]) -> lis
         sentences.append(f"{moved.moved} of {moved.tensors} tensors moved{norm}")
     if moved.visible and moved.arrived:
         sentences.append(
-            f"{moved.visible} of them differ in bfloat16, and {moved.arrived} of these are in the rollout bit for bit: "
-            "vLLM joins others into one"
+            f"{moved.visible} of them differ in bfloat16, and {moved.arrived} of these are in the "
+            "rollout bit for bit: vLLM joins others into one"
         )
     elif moved.visible and moved.renewed:
         sentences.append(
-            f"{moved.visible} of them differ in bfloat16, and {moved.renewed} tensors of the rollout are new since then: "
-            "it has them in other pieces than training"
+            f"{moved.visible} of them differ in bfloat16, and {moved.renewed} tensors of the rollout "
+            "are new since then: it has them in other pieces than training"
         )
     elif moved.moved and not moved.visible:
         sentences.append(

@@ -1,4 +1,7 @@
-"""Rung 2: a tensor operation on every GPU that the job sees and a Triton kernel on the first; without a GPU, one operation on the CPU."""
+"""Rung 2: a tensor operation on every GPU that the job sees and a Triton kernel on the first.
+
+Without a GPU, it is one operation on the CPU.
+"""
 
 from __future__ import annotations
 

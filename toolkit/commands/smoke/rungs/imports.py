@@ -65,7 +65,10 @@ def cores(stage: Stage) -> int:
 
 
 def _program(stage: Stage) -> tuple[str, ...]:
-    """Return the module that the launch script starts. A script of the user's own is not imported: it would start training."""
+    """Return the module that the launch script starts.
+
+    A script of the user's own is not imported: it would start training.
+    """
     launch = stage.facts.get(Launch)
     command = None if isinstance(launch, Unknown) else launch.command
     module = command.module if command is not None else _MAIN
@@ -100,7 +103,10 @@ def _side_by_side(stage: Stage, lanes: Sequence[Sequence[str]]) -> list[Ran]:
 
 
 def _files(stage: Stage) -> Iterator[str]:
-    """Yield what is wrong with the files that the user names. Without a GPU a launch script's model is not used."""
+    """Yield what is wrong with the files that the user names.
+
+    Without a GPU a launch script's model is not used.
+    """
     named = stage.target.model is not None or stage.device == "cuda"
     model = stage.facts.get(Model) if named else Absent("it is not used")
     data = stage.facts.get(DataFiles)
@@ -108,7 +114,10 @@ def _files(stage: Stage) -> Iterator[str]:
         if model.without_weights:
             yield f"{model.folder} ({model.named_by}) contains no weights"
         for bad in model.bad_files:
-            yield f"{model.folder}/{bad.name} ({model.named_by}): {_TROUBLE[bad.trouble]}{bad.reason and f', {bad.reason}'}"
+            yield (
+                f"{model.folder}/{bad.name} ({model.named_by}): "
+                f"{_TROUBLE[bad.trouble]}{bad.reason and f', {bad.reason}'}"
+            )
     elif not isinstance(model, Absent) and stage.target.model is not None:
         yield f"the model: {model.reason}"
     for file in data.files if isinstance(data, DataFiles) else ():

@@ -1,4 +1,6 @@
-"""Rung 5: verl's real trainer does one step, with Ray, data, rollout, reward and weight sync, and the weights move.
+"""Rung 5: verl's real trainer does one step, and the weights move.
+
+The step includes Ray, data, rollout, reward and weight sync.
 
 On a machine without a GPU verl gets a platform for CPUs through its own extension point (`rehearsal.job`).
 """
@@ -121,7 +123,10 @@ def _failed(
 
 
 def cause_in(text: str) -> Cause | None:
-    """Return the first cause. If the trainer only reports that it got nothing from its helpers, an earlier helper's error is the cause."""
+    """Return the first cause.
+
+    If the trainer only reports that it got nothing from its helpers, an earlier helper's error is the cause.
+    """
     found = first_cause(text)
     if found is None or _GOT_NOTHING not in text:
         return found
@@ -141,9 +146,12 @@ def dropped(text: str) -> list[str]:
 
 
 def notes_of(job: Job) -> list[str]:
-    """Return notes: what the rehearsal replaces in the script, what verl never reads of it, and what is unknown."""
+    """Return notes: what the rehearsal replaces in the script, what verl never reads, and what is unknown."""
     notes = [
-        f"replaced {replacement.key}: {_short(replacement.old)} -> {_short(replacement.new)} ({replacement.why})"
+        (
+            f"replaced {replacement.key}: {_short(replacement.old)} -> {_short(replacement.new)} "
+            f"({replacement.why})"
+        )
         for replacement in replaced_from_script(job.words.replaced)
     ]
     notes += [f"{key} is accepted and never read by this verl" for key in job.unheeded]
@@ -171,7 +179,10 @@ def steps_of(
     seconds: float,
     last: str = "end",
 ) -> tuple[Step, ...]:
-    """Return the parts of the run: from the log, within the step from the witness, and `last` until it ended."""
+    """Return the parts of the run.
+
+    They come from the log and, within the step, from the witness; `last` lasts until the run ended.
+    """
     found = [step for step in read if step.name != "step"]
     at = sum(step.seconds for step in found)
     for name, event in _LATEST.items():

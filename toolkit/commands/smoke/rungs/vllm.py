@@ -116,7 +116,10 @@ def _memory(ran: Ran, outcome: Outcome) -> Outcome:
     if document is None:
         return outcome
     took, back = int(document["took"]), int(document["given_back"])
-    sentence = f"the engine took {in_bytes(max(0, took))} of the GPUs' memory and gave back {in_bytes(max(0, back))} asleep"
+    sentence = (
+        f"the engine took {in_bytes(max(0, took))} of the GPUs' memory and gave back "
+        f"{in_bytes(max(0, back))} asleep"
+    )
     if took > 0 and back < took * _GIVEN_BACK:
         return replace(
             outcome,

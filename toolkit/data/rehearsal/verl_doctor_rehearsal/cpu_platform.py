@@ -81,7 +81,7 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
         return True
 
     def current_device(self) -> Any:
-        """Return a device instead of an index: verl moves tensors `.to(current_device())`, where an index means a GPU."""
+        """Return a device, not an index: verl moves tensors `.to(current_device())`; an index means a GPU."""
         return torch.device("cpu")
 
     def device_count(self) -> int:
@@ -126,14 +126,18 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
         """Do nothing, as above."""
 
     def ray_resource_name(self) -> str:
-        """Return GPU: the trainer counts the GPUs of each node before it starts, and the rehearsal's Ray is configured to have some."""
+        """Return GPU.
+
+        The trainer counts the GPUs of each node before it starts, and the rehearsal's Ray is configured to
+        have some.
+        """
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:
         return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
 
     def is_ipc_supported(self) -> bool:
-        """Return False: weights go to vLLM through shared memory, as there are no GPU memory handles to pass."""
+        """Return False: weights go to vLLM through shared memory, as there are no GPU memory handles."""
         return False
 
     def cudart(self) -> None:
@@ -141,7 +145,11 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
 
 
 def _named_once(init: Any) -> Any:
-    """Name gloo once: verl requests `cpu:gloo,DEVICE:BACKEND`, which is gloo for cpu twice here, and PyTorch rejects that."""
+    """Name gloo once.
+
+    The backend that verl requests, `cpu:gloo,DEVICE:BACKEND`, is gloo for cpu twice here, and PyTorch rejects
+    that.
+    """
 
     @functools.wraps(init)
     def init_process_group(backend: str | None = None, *rest: Any, **more: Any) -> Any:

@@ -1,4 +1,6 @@
-"""A reward that differs between the responses to one prompt, whatever their content, and is the same for equal responses.
+"""A reward that differs between the responses to one prompt, whatever their content.
+
+It is the same for equal responses.
 
 GRPO learns from differences within a group: a random model rewarded for correct responses gets 0 for each,
 and learns nothing.

@@ -1,4 +1,4 @@
-"""Loaded by every process that imports verl in a rehearsal, on any device, through VERL_USE_EXTERNAL_MODULES."""
+"""Loaded through VERL_USE_EXTERNAL_MODULES by every process importing verl in a rehearsal, on any device."""
 
 from verl_doctor_rehearsal import own_sockets, witness
 

@@ -1,4 +1,4 @@
-"""What followed code changes in place: names, fields of objects, parts of the configuration, and containers."""
+"""What followed code changes in place: names, fields of objects, configuration parts, and containers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _METHODS = frozenset(
 
 
 class Changes:
-    """Changes what the code that is being followed assigns, and forgets what it changes in ways that are not followed."""
+    """The changes that followed code makes.
+
+    It changes what the code assigns, and forgets what the code changes in ways that are not followed.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -81,7 +84,7 @@ class Changes:
         return UNCLEAR
 
     def forget(self, node: ast.expr, frame: Frame) -> None:
-        """Forget the list, dictionary, set or section that an expression stands for: code changes it in place."""
+        """Forget the list, dictionary, set or section that an expression means: code changes it in place."""
         found = self.reached(node, frame)
         match node:
             case ast.Name() if isinstance(found, (list, dict, set)):
@@ -96,7 +99,7 @@ class Changes:
             self._settings.written.add(found.key)
 
     def call(self, node: ast.Call, frame: Frame) -> None:
-        """Forget what a call may change in place: what its method belongs to, and the containers passed to it."""
+        """Forget what a call may change in place: its method's owner, and the containers passed to it."""
         if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
             self.forget(node.func.value, frame)
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):

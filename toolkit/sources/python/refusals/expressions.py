@@ -31,7 +31,10 @@ _SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv:
 
 
 class Expressions(ABC):
-    """Returns the value of an expression, `UNCLEAR` where it is not determined. Raises RefusedError for an impossible operation."""
+    """Returns the value of an expression, `UNCLEAR` where it is not determined.
+
+    Raises RefusedError for an impossible operation.
+    """
 
     settings: Settings
     definitions: Definitions

@@ -1,7 +1,9 @@
-"""Follows functions of several source trees, and raises at the first certain `raise`, false `assert` or impossible operation.
+"""Follows functions of several source trees, and raises at the first certain failure.
 
-Functions are followed with the values of a configuration. Anything not understood is `UNCLEAR`. A branch under an unclear
-condition is not followed: its assignments become unclear, and its exceptions do not count.
+That is a certain `raise`, false `assert` or impossible operation.
+
+Functions are followed with the values of a configuration. Anything not understood is `UNCLEAR`. A branch
+under an unclear condition is not followed: its assignments become unclear, and its exceptions do not count.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ _TRANSPARENT = frozenset({"auto_await", "model_validator"})
 
 
 class Follower(Statements):
-    """Follows functions of several source trees. `look` returns the configuration's value for a key, `MISSING` or `UNDETERMINED`.
+    """Follows functions of several source trees.
 
-    `loops`: the body of a loop over unknown values is followed once. `variable` returns the value of an environment variable,
-    None where it is not set, `UNCLEAR` where unknown. `modules` are those that were already read. `calls` are the known results of
-    functions that are not followed, such as `torch.distributed.get_world_size`. `removed` are keys that the job takes out of the
-    configuration: reading one as an attribute raises. The first tree is the program's own, the others are libraries.
+    `look` returns the configuration's value for a key, `MISSING` or `UNDETERMINED`.
+
+    `loops`: the body of a loop over unknown values is followed once. `variable` returns the value of an
+    environment variable, None where it is not set, `UNCLEAR` where unknown. `modules` are those that were
+    already read. `calls` are the known results of functions that are not followed, such as
+    `torch.distributed.get_world_size`. `removed` are keys that the job takes out of the configuration:
+    reading one as an attribute raises. The first tree is the program's own, the others are libraries.
     """
 
     def __init__(
@@ -63,7 +68,10 @@ class Follower(Statements):
     # What a configuration holds
 
     def made(self, section: str) -> Any:
-        """Return the object that Hydra makes from a section with a `_target_`, inner ones first. Raises RefusedError."""
+        """Return the object that Hydra makes from a section with a `_target_`, inner ones first.
+
+        Raises RefusedError.
+        """
         content, target = self.settings.look(section), self.settings.look(f"{section}._target_")
         if not isinstance(content, Mapping) or not isinstance(target, str):
             for name, value in content.items() if isinstance(content, Mapping) else ():
@@ -82,7 +90,10 @@ class Follower(Statements):
         return self.instance(owner, fields, {name: f"{section}.{name}" for name in fields})
 
     def instance(self, owner: ClassNode, given: Mapping[str, Any], keys: Mapping[str, str]) -> Made:
-        """Return an object of a dataclass with these fields, after its `__post_init__`. Raises RefusedError."""
+        """Return an object of a dataclass with these fields, after its `__post_init__`.
+
+        Raises RefusedError.
+        """
         made = Made(owner, {**self._defaults(owner), **given}, dict(keys))
         method = self.definitions.method(owner, "__post_init__")
         if method is not None:
@@ -107,7 +118,7 @@ class Follower(Statements):
         named: Mapping[str, Any],
         keys: Mapping[str | int, tuple[str, ...]] | None = None,
     ) -> None:
-        """Follow the `__init__` of a class with these arguments, made from these keys; other arguments are unknown.
+        """Follow the `__init__` of a class with these arguments, from these keys; others are unknown.
 
         Raises RefusedError, also for an argument that it does not accept.
         """
@@ -139,7 +150,10 @@ class Follower(Statements):
         method: str,
         named: Mapping[str, Any] | None = None,
     ) -> None:
-        """Follow a method, with its arguments in `named`, of an object with these fields and its class's defaults. Raises RefusedError."""
+        """Follow a method of an object with these fields and its class's defaults.
+
+        The method's arguments are in `named`. Raises RefusedError.
+        """
         self.method_of(Made(owner, {**self._defaults(owner), **given}, dict(keys)), method, named or {})
 
     def _tried(self, method: FunctionNode, made: Made) -> None:
@@ -149,7 +163,7 @@ class Follower(Statements):
             blur(made, self._stored(made.owner))
 
     def _stored(self, owner: ClassNode) -> frozenset[str] | None:
-        """Return the names of all attributes that methods of a class may change; None if they cannot be determined."""
+        """Return the names of all attributes that methods of a class may change, None if undetermined."""
         names: set[str] = set()
         for base in self.definitions.bases(owner):
             for part in walk(base.node):

@@ -1,4 +1,4 @@
-"""Calls whose results are computed instead of followed: Python's own functions, and reads of the configuration."""
+"""Calls whose results are computed, not followed: Python's own functions, and configuration reads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOTHING: Final = object()
 
 
 def method_result(settings: Settings, owner: Any, method: str, given: Sequence[Any]) -> Any:
-    """Return the result of a method of a section, an object or a plain value; `NOTHING` where it has none here."""
+    """Return the result of a method of a section, an object or a plain value; `NOTHING` if none here."""
     default = given[1] if len(given) > 1 else None
     if method == "get" and given and isinstance(given[0], str):
         if isinstance(owner, Section):

@@ -10,7 +10,7 @@ LONGEST = 300  # characters of a message
 
 @dataclass(frozen=True)
 class Refusal:
-    """What is raised: its type and message, the place as "path:line", the condition, and the keys that it depends on.
+    """What is raised: type and message, place as "path:line", condition, and the keys it depends on.
 
     `around` are the keys of the conditions around that one.
     """

@@ -16,10 +16,13 @@ REQUIRED = "???"
 
 @dataclass
 class Settings:
-    """`look` returns the configuration's value for a key, `MISSING` or `UNDETERMINED`; `removed` are keys that the job takes out of it.
+    """The configuration's values, and which keys the followed code reads and changes.
 
-    `read` are the keys read since the last condition, `around` those of each enclosing condition, `written` the keys that the code
-    changes.
+    `look` returns the configuration's value for a key, `MISSING` or `UNDETERMINED`; `removed` are keys that
+    the job takes out of it.
+
+    `read` are the keys read since the last condition, `around` those of each enclosing condition, `written`
+    the keys that the code changes.
     """
 
     look: Callable[[str], Any]

@@ -122,7 +122,10 @@ class Statements(Calls):
                 self._unclear(node, frame)
 
     def _handled(self, node: ast.Try, frame: Frame) -> None:
-        """Forget what differs when a handler has run. One that ends in `raise` changes nothing of what follows."""
+        """Forget what differs when a handler has run.
+
+        One that ends in `raise` changes nothing of what follows.
+        """
         handlers = [part for part in node.handlers if not isinstance(part.body[-1], ast.Raise)]
         if not handlers or all(succeeds(part, frame) for part in node.body):
             self._block(node.orelse, frame)
@@ -132,8 +135,13 @@ class Statements(Calls):
             self._unclear(part, frame)
 
     def _once(self, node: ast.For | ast.While, frame: Frame, target: ast.expr | None = None) -> None:
-        """Follow a loop's body once, as every training job runs it; what it changes is unknown before and afterwards."""
-        written = [part.id for part in walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]  # fmt: skip
+        """Follow a loop's body once, as every training job runs it.
+
+        What it changes is unknown before and afterwards.
+        """
+        written = [
+            part.id for part in walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+        ]
         frame.names.update(dict.fromkeys(written, UNCLEAR))
         if target is not None:
             self._changes.store(target, UNCLEAR, frame, ())

@@ -1,4 +1,7 @@
-"""What is seen of followed code without its values: generators, names bound outside, and statements that raise or suppress nothing."""
+"""What is seen of followed code without its values.
+
+Generators, names bound outside, and statements that raise or suppress nothing.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ def rebound(function: ast.AST) -> frozenset[str]:
 
 
 def succeeds(node: ast.stmt, frame: Frame) -> bool:
-    """Return whether a statement, which was followed, raises nothing: the assignment of a constant, or an import that was found."""
+    """Return whether a statement, which was followed, raises nothing.
+
+    It is the assignment of a constant, or an import that was found.
+    """
     match node:
         case ast.Assign(targets=[ast.Name()], value=ast.Constant()) | ast.Pass():
             return True
@@ -46,7 +52,10 @@ def succeeds(node: ast.stmt, frame: Frame) -> bool:
 
 
 def catching(handlers: Sequence[ast.ExceptHandler], raised: str) -> ast.ExceptHandler | None:
-    """Return the handler that catches an exception of Python's own, by its name; None if that is not certain, or nothing catches it."""
+    """Return the handler that catches an exception of Python's own, by its name.
+
+    None if that is not certain, or nothing catches it.
+    """
     kind = getattr(builtins, raised, None)
     if not isinstance(kind, type) or not issubclass(kind, Exception):
         return None

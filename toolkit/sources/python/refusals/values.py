@@ -1,4 +1,7 @@
-"""What followed code computes with: plain values, parts of the configuration, objects made from them, and torch's dtypes."""
+"""What followed code computes with.
+
+Plain values, parts of the configuration, objects made from them, and torch's dtypes.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ def is_plain(value: Any) -> bool:
 
 
 def is_instance(value: Any, types: ast.expr) -> Any:
-    """Return whether a plain value of the configuration has one of these types; lists and sections have OmegaConf's own."""
+    """Return whether a plain value of the configuration has one of these types.
+
+    Lists and sections have OmegaConf's own types.
+    """
     names = list(_names_of(types))
     if type(value) not in (type(None), bool, int, float, str) or not _BUILT_IN_TYPES.issuperset(names):
         return UNCLEAR
@@ -101,7 +107,7 @@ def _names_of(types: ast.expr) -> Iterator[str]:
 
 
 def set_by(call: ast.Call) -> frozenset[str] | None:
-    """Return the name of the one attribute that `setattr` changes; None for other calls, and where it is not known."""
+    """Return the name of the one attribute that `setattr` changes; None for other calls, or if unknown."""
     match call.args:
         case [_, ast.Constant(value=str(name)), *_] if dotted(call.func) in SETTERS:
             return frozenset({name})
@@ -109,7 +115,10 @@ def set_by(call: ast.Call) -> frozenset[str] | None:
 
 
 def blur(made: Made, names: frozenset[str] | None = None) -> None:
-    """Forget an object's fields, or those with these names, after code that was not followed; sections stay unchanged."""
+    """Forget an object's fields, or those with these names, after code that was not followed.
+
+    Sections stay unchanged.
+    """
     for name, value in made.fields.items():
         if names is not None and name not in names:
             if isinstance(value, Made):
