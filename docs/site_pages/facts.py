@@ -26,7 +26,7 @@ def _page() -> Iterator[str]:
     yield "# Facts for plugins"
     yield ""
     yield (
-        "A rule requests a fact by the type of a parameter: `def my_rule(launch: Launch) -> "
+        "A rule requests a fact by the type of a parameter: `def rule(launch: Launch) -> "
         "Iterator[Finding]`. Import the types from `verl_doctor.toolkit.public_facts`. If a fact could not be "
         "observed, the rule is skipped with the reason; a parameter of type `Launch | Unknown` receives the "
         "reason instead."
