@@ -27,9 +27,9 @@ def _page() -> Iterator[str]:
     yield ""
     yield (
         "A rule requests a fact by the type of a parameter: `def rule(launch: Launch) -> "
-        "Iterator[Finding]`. Import the types from `verl_doctor.toolkit.public_facts`. If a fact could not be "
-        "observed, the rule is skipped with the reason; a parameter of type `Launch | Unknown` receives the "
-        "reason instead."
+        "Iterator[Finding]`. Import the types from `verl_doctor.toolkit.public_facts`. If a fact could not "
+        "be observed, the rule is skipped with the reason; a parameter of type `Launch | Unknown` receives "
+        "the reason instead."
     )
     yield ""
     yield "A finding's `Subject` has one of these kinds: " + _listed(get_args(SubjectKind)) + "."

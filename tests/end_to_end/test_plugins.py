@@ -59,12 +59,12 @@ def test_example_plugin_is_judged_repaired_and_undone(site: Path, tmp_path: Path
 
     def status() -> str:
         report = json.loads(
-            doctor("check", "--select", "SITE101", "--format", "json", site=site, cwd=job).stdout
+            doctor("check", "--select", "TEAM101", "--format", "json", site=site, cwd=job).stdout
         )
         return report["results"][0]["status"]
 
     assert status() == "fail"
-    applied = doctor("fix", "--apply", "--select", "SITE101", site=site, cwd=job)
+    applied = doctor("fix", "--apply", "--select", "TEAM101", site=site, cwd=job)
     assert applied.returncode == 0, applied.stderr
     assert "repaired" in applied.stdout
     assert (job / "OWNER").read_text() == "research\n"
@@ -82,8 +82,8 @@ def test_examples_of_the_plugin_are_its_tests(monkeypatch: pytest.MonkeyPatch) -
 
 def test_plugins_are_listed_with_their_contents(site: Path, tmp_path: Path) -> None:
     listed = doctor("plugins", site=site, cwd=tmp_path).stdout
-    assert "verl_doctor_example 1.0: checks SITE101, SITE102" in listed.replace("-", "_")
-    assert "Every night" in doctor("explain", "site101", site=site, cwd=tmp_path).stdout
+    assert "verl_doctor_example 1.0: checks TEAM101, TEAM102" in listed.replace("-", "_")
+    assert "Every night" in doctor("explain", "team101", site=site, cwd=tmp_path).stdout
 
 
 # The first import is in a child; what follows happens only in verl-doctor itself.

@@ -36,7 +36,7 @@ def _folders() -> list[Example]:
     ]
 
 
-@check("SITE101", examples=_folders)
+@check("TEAM101", examples=_folders)
 def folder_without_owner(owner: Owner) -> Iterator[Finding]:
     """The folder of the job has no OWNER file.
 
@@ -59,7 +59,7 @@ def folder_without_owner(owner: Owner) -> Iterator[Finding]:
         )
 
 
-@fix("write-owner", repairs="SITE101", safety="safe")
+@fix("write-owner", repairs="TEAM101", safety="safe")
 def write_owner(finding: Finding, owner: Owner) -> list[Change]:
     """Write the file that names the owner."""
     return [NewFile(Path(owner.path), b"research\n")]
@@ -76,7 +76,7 @@ def _scripts() -> list[Example]:
     ]
 
 
-@check("SITE102", severity="warning", examples=_scripts)
+@check("TEAM102", severity="warning", examples=_scripts)
 def project_without_name(configuration: Configuration) -> Iterator[Finding]:
     """The job uses verl's default project name.
 
