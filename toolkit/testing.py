@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
+from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.judge import Selection, judge
 from verl_doctor.toolkit.result import CheckResult
@@ -19,6 +21,15 @@ from verl_doctor.toolkit.rule import Check, Example
 
 HEADINGS = ("## Why it matters", "## How to fix")
 _EVERY_COST = frozenset({"instant", "live", "gpu", "cluster", "slow"})
+
+
+def configuration_of(defaults: Mapping[str, Any], *overrides: str) -> Configuration:
+    """The configuration of a job: verl's `defaults` and the overrides of run.sh, as in "trainer.nnodes=2"."""
+    words = [Word(text=text, path="run.sh", line=line) for line, text in enumerate(overrides, 2)]
+    job = Configuration(
+        program="main_ppo", folder="verl/trainer/config", name="ppo_trainer", before=defaults, verl="0.9.1"
+    )
+    return with_overrides(job, words)
 
 
 def run_check(check: Check, *facts: Any) -> CheckResult:
@@ -59,6 +70,6 @@ def check_examples(check: Check) -> None:
         if heading not in check.documentation:
             raise AssertionError(f"{check.code}: its docstring lacks the heading '{heading}'")
     if {example.expect is None for example in check.examples} != {True, False}:
-        raise AssertionError(f"{check.code}: it needs a silent and a speaking example")
+        raise AssertionError(f"{check.code}: it needs an example with a finding and one without")
     for example in check.examples:
         check_example(check, example)

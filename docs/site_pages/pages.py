@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from site_pages import chinese, commands, releases, rules, schemas
+from site_pages import chinese, commands, facts, releases, rules, schemas
 from verl_doctor.toolkit.commands.explain import quick_card
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.rule import WHEN
 
-FOLDERS = ("rules", "reference/commands", "reference/schemas", "releases", "_generated")
+FOLDERS = ("rules", "reference/commands", "reference/facts", "reference/schemas", "releases", "_generated")
 """Folders of the site that hold generated pages and nothing else. Git ignores them."""
 
 
@@ -20,6 +20,7 @@ def pages() -> Mapping[str, str]:
     return {
         **rules.pages(known),
         **commands.pages(),
+        **facts.pages(),
         **schemas.pages(),
         **releases.pages(),
         "_generated/card.md": "\n".join([*quick_card.card("rules/"), ""]),

@@ -59,29 +59,31 @@ def test_example_plugin_is_judged_repaired_and_undone(site: Path, tmp_path: Path
 
     def status() -> str:
         report = json.loads(
-            doctor("check", "--select", "MOTD101", "--format", "json", site=site, cwd=job).stdout
+            doctor("check", "--select", "TEAM101", "--format", "json", site=site, cwd=job).stdout
         )
         return report["results"][0]["status"]
 
     assert status() == "fail"
-    applied = doctor("fix", "--apply", "--select", "MOTD101", site=site, cwd=job)
+    applied = doctor("fix", "--apply", "--select", "TEAM101", site=site, cwd=job)
     assert applied.returncode == 0, applied.stderr
     assert "repaired" in applied.stdout
-    assert (job / "WELCOME").read_text() == "welcome\n"
+    assert (job / "OWNER").read_text() == "research\n"
     assert status() == "pass"
     assert doctor("undo", site=site, cwd=job).returncode == 0
-    assert not (job / "WELCOME").exists()
+    assert not (job / "OWNER").exists()
 
 
 def test_examples_of_the_plugin_are_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    check_examples(importlib.import_module("verl_doctor_example").no_welcome)
+    example = importlib.import_module("verl_doctor_example")
+    check_examples(example.folder_without_owner)
+    check_examples(example.project_without_name)
 
 
 def test_plugins_are_listed_with_their_contents(site: Path, tmp_path: Path) -> None:
     listed = doctor("plugins", site=site, cwd=tmp_path).stdout
-    assert "verl_doctor_example 1.0: checks MOTD101" in listed.replace("-", "_")
-    assert "rude" in doctor("explain", "motd101", site=site, cwd=tmp_path).stdout
+    assert "verl_doctor_example 1.0: checks TEAM101, TEAM102" in listed.replace("-", "_")
+    assert "Every night" in doctor("explain", "team101", site=site, cwd=tmp_path).stdout
 
 
 # The first import is in a child; what follows happens only in verl-doctor itself.

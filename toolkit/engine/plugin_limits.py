@@ -132,6 +132,17 @@ def _plain(found: Any, together: Together) -> Any:
     return _Room(together).plain(found)
 
 
+def _refusal(value: Any, declared: Any) -> str:
+    """Return why a field does not accept a value: the names that it accepts, or else the value's type."""
+    choices = [
+        declared,
+        *get_args(declared),
+    ]  # the names of `Literal[...]`, and those of `Literal[...] | None`
+    if names := [name for choice in choices for name in get_args(choice) if isinstance(name, str)]:
+        return f"is {str(value)[:60]!r}, which is none of {', '.join(names)}"
+    return f"does not accept this {type(value).__name__}"
+
+
 @functools.cache
 def _declared(shape: type) -> dict[str, tuple[Any, frozenset[Any]]]:
     """Return the type of each field of a dataclass, and the classes that it names.
@@ -177,7 +188,7 @@ class _Room:
         for name, (declared, usual) in _declared(shape).items():
             fields[name] = self.plain(getattr(value, name), depth + 1)
             if type(fields[name]) not in usual and not is_instance(fields[name], declared):
-                raise TypeError(f"{shape.__name__}.{name} does not accept this {type(fields[name]).__name__}")
+                raise TypeError(f"{shape.__name__}.{name} {_refusal(fields[name], declared)}")
         return shape(**fields)
 
     def _each(self, values: Iterable[Any], depth: int) -> Iterator[Any]:

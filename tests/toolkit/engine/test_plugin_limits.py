@@ -69,7 +69,8 @@ def found(**fields: Any) -> Finding:
         ({"location": "train.sh"}, "Finding.location does not accept this str"),
         ({"location": Location("a", "1")}, "Location.line does not accept this str"),  # type: ignore[arg-type]
         ({"subject": object()}, "Finding.subject does not accept this object"),
-        ({"phase": "never"}, "Finding.phase"),
+        ({"phase": "never"}, "Finding.phase is 'never', which is none of shell, import, "),
+        ({"subject": Subject("key", "a")}, "Subject.kind is 'key', which is none of actor, "),  # type: ignore[arg-type]
         ({"severity": "deadly"}, "Finding.severity"),
         ({"node": 7}, "Finding.node does not accept this int"),
     ],

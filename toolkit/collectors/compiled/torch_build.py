@@ -23,14 +23,17 @@ _LARGEST = 64 * 1024
 class TorchBuild:
     """The torch that an import loads, read from its folder.
 
-    `version` is torch's own string ("2.8.0+cu128"). `cuda` is the CUDA version that it was built with, "" for
-    none. `cxx11_abi`: whether it uses the new ABI's std::string; None if the library does not show it.
+    `version` is torch's own string ("2.8.0+cu128"). `cuda` is the CUDA version that it was built with, `hip`
+    that of ROCm, `xpu` Intel's; each "" for none. `cxx11_abi`: whether it uses the new ABI's std::string;
+    None if the library does not show it.
     """
 
     folder: str
     version: str
     cuda: str = ""
     cxx11_abi: bool | None = None
+    hip: str = ""
+    xpu: str = ""
 
 
 @collector(kept=True)
@@ -51,6 +54,8 @@ def torch_build(interpreter: Interpreter) -> TorchBuild | Unknown:
         version=str(constants.get("__version__", "")),
         cuda=str(constants.get("cuda") or ""),
         cxx11_abi=_cxx11_abi(f"{folder}/lib/libc10.so"),
+        hip=str(constants.get("hip") or constants.get("rocm") or ""),
+        xpu=str(constants.get("xpu") or ""),
     )
 
 

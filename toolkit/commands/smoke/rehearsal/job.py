@@ -30,6 +30,7 @@ _PACKAGE = PLUGIN.name
 _TRAINING = f"{_PACKAGE}.training"
 _PLATFORM = "verl_doctor_cpu"  # NAME in cpu_platform
 _KV_CACHE = "1"  # GiB of vLLM's CPU build
+_LAUNCHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1")
 
 
 def put_in_place(folder: Path, *, on_cpu: bool, vllm_cpu: str = "") -> Path:
@@ -198,9 +199,10 @@ def _of_device(stage: Stage, *, own: bool) -> list[needs.RequiredValue]:
 
 
 def _program(command: Command) -> tuple[str, ...]:
-    if command.module.endswith(".py") or "/" in command.module:
-        return (command.module,)
-    return ("-m", command.module)
+    """Return the interpreter's words: the program, with a launcher for one process if the script has one."""
+    is_file = command.module.endswith(".py") or "/" in command.module
+    program = (command.module,) if is_file else ("-m", command.module)
+    return (*_LAUNCHER, *program) if command.launcher else program
 
 
 def _variables(stage: Stage) -> Mapping[str, str | None]:

@@ -114,6 +114,19 @@ def test_script_keeps_its_reward_and_uses_the_first_rows_of_its_data(tmp_path: P
     assert job.words.undetermined == ("+mine.name=$(date)",)
 
 
+def test_program_that_a_launcher_starts_gets_one_with_one_process(tmp_path: Path) -> None:
+    """The trainer reads RANK and WORLD_SIZE, which only a launcher sets."""
+    (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
+    one = stage(tmp_path, script=())
+    launch = one.facts.get(Launch)
+    torchrun = (Word("torchrun", "run.sh", 3), Word("--nproc_per_node=8", "run.sh", 3))
+    one.facts[Launch] = replace(launch, command=replace(launch.command, launcher=torchrun))  # type: ignore[index]
+    assert job_of(one).argv[1:6] == (
+        *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"),
+        "-m",
+    )
+
+
 @pytest.mark.parametrize(("value", "named"), [("mine.py", True), ("null", False)])
 def test_unread_reward_keys_are_named(tmp_path: Path, value: str, *, named: bool) -> None:
     (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
