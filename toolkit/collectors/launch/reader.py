@@ -47,9 +47,11 @@ from verl_doctor.toolkit.collectors.launch.runtime_env import (
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
 from verl_doctor.toolkit.collectors.launch.wrappers.programs import PythonProgram, ShellProgram
 from verl_doctor.toolkit.collectors.launch.wrappers.unwrap import Unwrapped, unwrap
-from verl_doctor.toolkit.sources.make.makefile import NAMES, Makefile, Recipe
+from verl_doctor.toolkit.sources.make.makefile import NAMES, Makefile
+from verl_doctor.toolkit.sources.make.recipes import Recipe, Run
 from verl_doctor.toolkit.sources.make.request import request_of
 from verl_doctor.toolkit.sources.make.text import NotFollowedError
+from verl_doctor.toolkit.sources.make.variables import Variables
 from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.commands import COMMANDS
 from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
@@ -467,8 +469,8 @@ class LaunchReader:
             return next((text for text in texts if text is not None), None)
 
         try:
-            makefile = Makefile(found.text, request.given, environ, included, folder)
-            for recipe in makefile.recipes(request.goals, folder, is_there):
+            makefile = Makefile(found.text, Variables(request.given, environ, folder), included)
+            for recipe in Run(makefile, folder, is_there).recipes(request.goals):
                 self.recipe(walk, call, recipe, Lines(recipe.text, found.path, recipe.line or 1), folder)
         except (NotFollowedError, RecursionError) as problem:
             self.unread.append(f"{found.path}: {problem}")
