@@ -487,14 +487,15 @@ def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter
         yield "the doctor broke"
         said = {}
     blurred = any(one.blurs for one, _ in planted)
+    foreign = users == "user" and any(one.user is not None for one, _ in planted)
     for one, path in planted:
         if one.here is not None:
             count["living"] += 1
             if content(path) != before[path]:
                 yield f"lost: {one.name}"
             continue
-        # What may be open to somebody who is not seen stays, whoever it is.
-        unsure = one.makes != "socket" and (users in ("user", "weak") or blurred)
+        # What may be open in a process that the doctor may not look into stays, whoever it is. The first process may hold nothing.
+        unsure = one.makes != "socket" and (users == "weak" or foreign or blurred)
         count["unsure" if unsure else "dead"] += 1
         if bool(content(path)) != unsure:
             yield f"{'left' if content(path) else 'removed'}: {one.name}: {said.get(str(path))}"
