@@ -124,7 +124,8 @@ _ACCOUNTS = (
     "linux",
 )
 _MACHINES = ("localhost", "node", "host", "head", "worker", "master", "server", "gpu", "machine", "cluster")
-_NOT_USERS = frozenset((*_ACCOUNTS, *_MACHINES))
+_FOLDERS = ("home", "work", "workspace", "data")  # the last part of HOME in containers
+_NOT_USERS = frozenset((*_ACCOUNTS, *_FOLDERS, *_MACHINES))
 _BEFORE_A_PATH = r"(?<![\w.~-])"
 _HOME_OF_ROOT = re.compile(r"(?<![\w./~-])/root(?![\w.-])")
 _HOME = re.compile(r"(?<![\w.-])((?:/[\w.-]+)*?/(?:home/users|home|[Uu]sers))/([^/\s:;,'\"()\[\]<>|*?$`\\]+)")

@@ -115,6 +115,11 @@ def test_home_of_root_is_masked() -> None:
     )
 
 
+def test_folder_that_is_the_home_is_no_user() -> None:
+    masks = Masks(Names(folders=frozenset({"/job/home"}), users=frozenset({"home"})))
+    assert masks("home folders are masked: /job/home/x") == "home folders are masked: ~/x"
+
+
 def test_hosts_of_a_second_series_get_a_different_name() -> None:
     masks = Masks(Names(hosts=frozenset({"dgx-01", "a100-node-01"})))
     assert masks("dgx-01 a100-node-01 dgx-[02-09]") == "node-01 node2-01 node-[02-09]"
