@@ -1,4 +1,4 @@
-"""CFG112: the launch script asks for more workers than this machine has CPUs."""
+"""CFG112: the launch script requests more workers than this machine has CPUs."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from verl_doctor.toolkit.text import canonical
 _LARGEST_PAGE = 64_000_000  # bytes
 
 
-class NoListing(Exception):  # noqa: N818 - what it says, not that it is one
+class NoListing(Exception):  # noqa: N818 - named after its cause
     """No index responded, and no cached page exists: one sentence with the next step."""
 
 

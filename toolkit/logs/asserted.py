@@ -92,7 +92,7 @@ def _candidates(text: str) -> Sequence[str]:
 
 
 def _words(node: ast.expr) -> str:
-    """Return a condition in words; "" if they would not say what is wanted, as for most calls."""
+    """Return a condition in words; "" if that would not explain what is wanted."""
     if isinstance(node, ast.BoolOp):
         parts = [_words(value) for value in node.values]
         return (" and " if isinstance(node.op, ast.And) else ", or ").join(parts) if all(parts) else ""

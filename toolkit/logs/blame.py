@@ -107,7 +107,7 @@ _OF_KEYS = "omegaconf.errors."  # what it raises names a key, wherever that is r
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
 _OF_CPP = re.compile(r"\.(?:cpp|cc|cuh?|hpp|h)$")  # source files, whose place a message states
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
-# Places in libraries that only look up what the place before them asks for.
+# Places in libraries that only look up what the place before them requests.
 _LOOKS_UP = re.compile(r"__getitem__$|_?get_(?:tuple|str|loc|indexer\w*)$|_default_get$|_raise_if_missing$")
 _LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas|datasets/formatting)/")
 _ABSENT_COMMAND = re.compile(r"(?<![\w/.-])([\w.+-]+): (?:command )?not found\b")

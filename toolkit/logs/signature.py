@@ -73,7 +73,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class LogExample:
-    """A log of a few lines, and whether the signature matches in it (`speaks`)."""
+    """A log of a few lines, and whether the signature matches in it."""
 
     log: str
     speaks: bool

@@ -45,7 +45,7 @@ def source_of(facts: Sequence[Path], nodes: RequestedNodes | None, *, with_kept_
 
 
 def announced_session(options: Options, rules: Rules, view: View, facts: Sequence[Path] = ()) -> Session:
-    """Open the session; the first line on stderr says what is being examined."""
+    """Open the session; the first line on stderr names what is examined."""
 
     def announce(target: Target) -> None:
         if view.form == "text":

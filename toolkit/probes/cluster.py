@@ -94,7 +94,7 @@ def look(text: str, sent: bytes, seconds: float) -> str:
                 received.append(piece)
     finally:
         with contextlib.suppress(OSError):
-            order.close()  # tells the other end to stop
+            order.close()  # the other end stops then
         answer.close()
         process.wait()
     return b"".join(received).decode("ascii", "replace").rpartition(mark)[2].strip()

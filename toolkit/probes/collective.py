@@ -95,7 +95,7 @@ class Rank:
         try:
             work(self._report)
             code = 0
-        except BaseException:  # noqa: BLE001 - whatever it is, its parent tells it
+        except BaseException:  # noqa: BLE001 - its parent reports it, whatever it is
             traceback.print_exc()
         finally:
             sys.stderr.flush()

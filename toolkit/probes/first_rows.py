@@ -44,7 +44,7 @@ def copied(source: str, target: str, rows: int) -> tuple[int, list[str]] | str:
     """Copy one file, or return why not."""
     try:
         return (copy_parquet if source.endswith(".parquet") else copy_json)(source, target, rows)
-    except Exception as error:  # noqa: BLE001 - whatever a damaged file makes a library say
+    except Exception as error:  # noqa: BLE001 - whatever a library raises for a damaged file
         return f"{type(error).__name__}: {error}"
 
 

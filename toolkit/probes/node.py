@@ -48,7 +48,7 @@ def serve(token: str) -> None:
         os.setsid()
     try:
         answer = _carried_out(order, parcel)
-    except Exception as error:  # noqa: BLE001 - it is what this node has to say
+    except Exception as error:  # noqa: BLE001 - it is this node's result
         answer = {"missing": f"{type(error).__name__}: {error}"[:_LONGEST]}
     with contextlib.suppress(OSError):
         os.write(1, f"\n{token}{json.dumps(answer)}\n".encode("ascii"))

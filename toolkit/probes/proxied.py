@@ -21,7 +21,7 @@ def of_httpx(urls: list[str]) -> list[str]:
     import httpx  # noqa: PLC0415
 
     with httpx.Client() as client:
-        direct: Any = client._transport  # noqa: SLF001 - there is no public way to ask
+        direct: Any = client._transport  # noqa: SLF001 - there is no public accessor
         way: Any = client._transport_for_url  # noqa: SLF001
         return [url for url in urls if way(httpx.URL(url)) is not direct]
 

@@ -103,7 +103,7 @@ def main(token: str, order: dict[str, Any]) -> None:
 
     root = Path(order["folder"]).absolute()
     defaults: list[str] = getattr(constants, "get_runtime_env_default_excludes", list)()
-    travel = packaging._dir_travel  # noqa: SLF001 - there is no public way to ask
+    travel = packaging._dir_travel  # noqa: SLF001 - there is no public accessor
     options: dict[str, Any] = {}
     if "include_gitignore" in inspect.signature(travel).parameters:
         options["include_gitignore"] = os.environ.get(constants.RAY_RUNTIME_ENV_IGNORE_GITIGNORE, "0") != "1"

@@ -88,7 +88,7 @@ def write(folder: Path, order: Path) -> dict[str, Any]:
         write_tokenizer(folder / request["model"], **request["tokenizer"])
     except ImportError as error:
         return {"lacks": str(error.name or error)}
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with this environment, it is told
+    except Exception as error:  # noqa: BLE001 - it is reported, whatever is wrong with this environment
         return {"error": f"{type(error).__name__}: {error}".partition("\n")[0][:300]}
     return {"done": True}
 

@@ -203,5 +203,5 @@ def applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:
         return True
     try:
         return requirement.marker.evaluate(dict(markers))
-    except Exception:  # noqa: BLE001 - a marker that cannot be evaluated asks for nothing
+    except Exception:  # noqa: BLE001 - a marker that cannot be evaluated requires nothing
         return False

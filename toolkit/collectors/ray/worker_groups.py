@@ -26,7 +26,7 @@ that is "left behind" runs, although the job that created it has ended.
 """
 
 REGISTER_CENTRE = "_register_center"
-"""The name suffix of the actor that tells a group's ranks where rank 0 is, in verl 0.1 to 0.5.0."""
+"""The name suffix of the actor from which a group's ranks learn where rank 0 is, in verl 0.1 to 0.5.0."""
 
 _ENDING = re.compile(r"_(?P<group>\d+):(?P<number>\d+)")
 _FUSED = "FusedWorker_"

@@ -93,7 +93,7 @@ def _examined_nodes(nodes: RequestedNodes, run: Session, progress: Progress) -> 
 
 
 def _climb(run: Session, progress: Progress) -> None:
-    from verl_doctor.toolkit.commands.checklist.trials import QUICK  # noqa: PLC0415 - only when it is asked for
+    from verl_doctor.toolkit.commands.checklist.trials import QUICK  # noqa: PLC0415 - only when requested
     from verl_doctor.toolkit.commands.smoke.smoke import SmokeRequest, climb  # noqa: PLC0415
 
     climb(replace(run, begun=[]).at_cost("slow"), SmokeRequest(numbers=QUICK), progress)

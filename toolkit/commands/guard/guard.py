@@ -174,7 +174,7 @@ def _closed(path: Path) -> str:
     """Return why this user cannot see whether a path exists; "" if they can."""
     may_list = not os.path.isdir(path.parent) or os.access(path.parent, os.R_OK | os.X_OK)
     try:
-        os.stat(path)  # noqa: PTH116 - of os.path, which says no instead, this is the one that tells the two apart
+        os.stat(path)  # noqa: PTH116 - os.path.exists is False for a denied path too
     except PermissionError:
         may_list = False
     except OSError:

@@ -50,7 +50,7 @@ from verl_doctor.toolkit.verdict import WORDS
 
 _STDOUT = Path("-")
 _DATA = ("data.train_files", "data.val_files")
-_VALIDATED = "CFG114"  # asks the validation of verl itself
+_VALIDATED = "CFG114"  # verl's own validation
 
 
 @refuses(*OTHER_TREES[2:], "--ray-address", why="it does not affect verl's configuration; remove it")

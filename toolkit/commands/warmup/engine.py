@@ -119,7 +119,7 @@ def _environ(machine: Machine, collection: Collection) -> dict[str, str]:
         environ = child_environ(machine, variables, job, collection.get(RolloutModule))
     home = environ.get("HOME") or machine.home
     usual = {name: f"{home}/{folder}" for name, folder in _BELOW_HOME.items()}
-    return {"HOME": home, "TMPDIR": "/tmp", **usual, **environ}  # noqa: S108 - where programs go that are told nothing
+    return {"HOME": home, "TMPDIR": "/tmp", **usual, **environ}  # noqa: S108 - the default of programs
 
 
 def _sizes(caches: Caches) -> dict[str, Mapping[str, int]]:

@@ -1,4 +1,4 @@
-"""The words after `make`: what they ask of which makefile."""
+"""The words after `make`: the goals and variables, and the makefile."""
 
 from __future__ import annotations
 

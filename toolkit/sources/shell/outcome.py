@@ -67,7 +67,7 @@ _SAYS = frozenset({"echo", "printf", "exit", ":", "true", "false"})
 
 
 def likely(node: Node, state: ShellState, within: frozenset[str] = frozenset()) -> bool:
-    """Return whether a command succeeds in a script that works: one that makes, not one that asks."""
+    """Return whether a command succeeds in a script that works: one that makes something, not a test."""
     if isinstance(node, Pipeline):
         parts = node.commands[-1:] if state.option("pipefail") is not None else node.commands
         return not node.negated and all(likely(part, state, within) for part in parts)

@@ -30,7 +30,7 @@ from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, walk
 _STEPS = 20_000
 _DEEPEST = 12
 _TRANSPARENT = frozenset({"auto_await", "model_validator"})
-"""Decorators below which a method does what its body says."""
+"""Decorators that leave the method as its body is."""
 
 
 class Follower(Statements):
