@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.vllm.sleeping_engines import SleepingEngine
 from verl_doctor.toolkit.rule import Subject
 
 CONTEXT = 1.0
-"""GiB that a CUDA context with its kernels and an NCCL communicator may take; they cannot be distinguished."""
+"""GiB that a CUDA context with its kernels and an NCCL communicator may take; both count together."""
 
 _TRAINER = Holder(pid=12, memory=12_000, role="ray worker", title="ray::WorkerDict", mine=True)
 _ASLEEP = SleepingEngine(
