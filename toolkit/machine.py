@@ -8,10 +8,8 @@ Tests pass their own `Machine`, whose programs may return recorded output.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,10 +31,6 @@ _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"
 _MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
 _MOST_LINKS = 40  # as in the kernel
 _PIECE = 1024 * 1024  # bytes that are read at a time
-_NO_TEMPORARY_FOLDER = (
-    "no folder for temporary files can be written (TMPDIR, /tmp, /var/tmp): set TMPDIR to one"
-)
-
 Runner = Callable[[Sequence[str], Mapping[str, str], float], Output]
 
 
@@ -169,7 +163,7 @@ class Machine:
     @contextlib.contextmanager
     def _private(self, env: Mapping[str, str] | None) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield a private folder for a child, and the child's environment in it."""
-        with _private_folder() as private:
+        with temporary_folder() as private:
             environment = {
                 **self.environ,
                 **dict.fromkeys(_PRIVATE_FOLDERS, private),
@@ -195,13 +189,6 @@ class Machine:
 def _at_once(path: str, flags: int) -> int:
     """Open without blocking: any user may put a pipe where a file of Ray's is expected."""
     return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _private_folder() -> tempfile.TemporaryDirectory[str]:
-    try:
-        return temporary_folder()
-    except FileNotFoundError:
-        raise OSError(errno.EROFS, _NO_TEMPORARY_FOLDER) from None
 
 
 def _steps(path: str) -> list[str]:

@@ -241,6 +241,11 @@ def _event() -> tuple[int, int]:
     return one, os.dup(one)
 
 
+def _unmapped() -> tuple[int, int]:
+    memory = os.memfd_create("room")
+    return memory, os.dup(memory)
+
+
 for _name, _ends in (
     ("a pipe that somebody writes to", os.pipe),
     ("a pipe that somebody reads", lambda: os.pipe()[::-1]),
@@ -254,6 +259,7 @@ for _name, _ends in (
     ("a server on TCP that is busy", _tcp(serves=False, accepted=False)),
     ("a server on a Unix socket that is busy", _unaccepted),
     ("a shared event", _event),
+    ("memory without a name that neither has mapped", _unmapped),
 ):
     plain(f"the other end is held: {_name}", before=_inherited(_ends), partner=nothing)
 plain(

@@ -7,7 +7,9 @@ wherever it occurs, even without its name.
 from __future__ import annotations
 
 import contextlib
+import html
 import io
+import json
 import os
 import re
 import sys
@@ -143,7 +145,17 @@ def _without_secrets(text: str) -> str:
 def mask_of(environ: Mapping[str, str]) -> Mask:
     """Return the mask for a process with these variables."""
     secrets = (value for name, value in environ.items() if is_secret(name, value) and is_recognisable(value))
-    return Mask(_any_of(secrets))
+    return Mask(_any_of(notation for value in secrets for notation in _notations(value)))
+
+
+def _notations(value: str) -> Iterator[str]:
+    """Yield a secret as shells, JSON and HTML write it: quoted in a command, it may have other signs."""
+    yield value
+    yield value.replace("'", "'\"'\"'")
+    yield value.replace("'", "'\\''")
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield html.escape(value)
 
 
 def masked(value: T) -> T:

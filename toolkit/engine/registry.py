@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,7 @@ _RULES_AND_FIXES = ("verl_doctor.checks", "verl_doctor.patches")
 _COLLECTORS = "verl_doctor.toolkit.collectors"
 _OWN = "verl-doctor"
 _ALL_TRIALS = 60.0  # seconds that the imports of all plugins may be tried
+_MOST_OFFERED = 500  # entry points of one distribution: each takes some milliseconds
 _DECLARATION = b"\n@collector"
 
 
@@ -79,14 +82,30 @@ def load(disabled: Iterable[str] = ()) -> Registry:
         shelf.put(part, _OWN)
     plugins, problems = [], []
     unusable: dict[tuple[str, str], str] = {}
-    left = _ALL_TRIALS
+    left, offered = _ALL_TRIALS, Counter[str]()
     for group, entry_points in _entry_points():
         for entry_point in entry_points:
             distribution = entry_point.dist.name if entry_point.dist else "unknown"
             if distribution in disabled:
                 continue
+            offered[distribution] += 1
+            if offered[distribution] > _MOST_OFFERED:
+                if offered[distribution] == _MOST_OFFERED + 1:
+                    why = (
+                        f"this and what follows is not loaded: a distribution may offer {_MOST_OFFERED} "
+                        "entry points"
+                    )
+                    problems.append(PluginProblem(entry_point.name, distribution, why))
+                continue
             if why := _why_not_ours(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, f"it is not loaded: {why}"))
+                continue
+            if not entry_point.pattern.match(
+                entry_point.value
+            ):  # importlib.metadata raises an error of its own
+                problems.append(
+                    PluginProblem(entry_point.name, distribution, "it names no module and part of one")
+                )
                 continue
             from verl_doctor.toolkit.engine import plugin_trial  # noqa: PLC0415 - few have a plugin
             from verl_doctor.toolkit.probes import plugin_import  # noqa: PLC0415 - few have a plugin
@@ -208,8 +227,35 @@ def _entry_points() -> Iterator[tuple[str, Iterable[EntryPoint]]]:
         return
     import importlib.metadata  # noqa: PLC0415 - slow to import, and few have a plugin
 
-    found = importlib.metadata.entry_points()
-    yield from ((group, found.select(group=group)) for group in _GROUPS)
+    if not any(map(_endless_lists, dict.fromkeys(sys.path))):
+        found = importlib.metadata.entry_points()
+        yield from ((group, found.select(group=group)) for group in _GROUPS)
+        return
+    readable = [
+        entry_point
+        for distribution in importlib.metadata.distributions()
+        if not _is_endless(getattr(distribution, "_path", None))
+        for entry_point in distribution.entry_points
+    ]
+    for group in _GROUPS:
+        yield group, [entry_point for entry_point in readable if entry_point.group == group]
+
+
+def _endless_lists(place: str) -> list[str]:
+    """Return the distributions in a folder whose entry-points file would never be read to its end."""
+    try:
+        return [name for name in os.listdir(place or os.curdir) if _is_endless(Path(place, name))]  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+
+
+def _is_endless(folder: object) -> bool:
+    if not isinstance(folder, Path) or folder.suffix.lower() not in (".dist-info", ".egg-info"):
+        return False
+    try:
+        return not stat.S_ISREG((folder / "entry_points.txt").stat().st_mode)
+    except OSError:
+        return False
 
 
 def _may_have_plugins() -> bool:
@@ -236,6 +282,8 @@ def _may_hold_plugins(place: str) -> bool:
 
 def _names_a_group(folder: Path) -> bool:
     try:
+        if _is_endless(folder):
+            return False
         text = (folder / "entry_points.txt").read_bytes()
     except OSError:
         return False

@@ -10,6 +10,7 @@ kind and the path of each file.
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -21,6 +22,7 @@ MOST_SOURCES = 100
 AGENT = "agent_name"
 MESSAGES = ("prompt", "messages")
 LARGEST_JSON = 512 * 1024 * 1024  # bytes of one JSON document
+MOST_MEMORY = 4 * 1024**3  # bytes of this process: a small file may unpack to any size
 
 
 def kind_of_arrow(kind: Any) -> str:
@@ -63,7 +65,7 @@ def describe_parquet(path: str, source: str) -> dict[str, Any]:
     schema = file.schema_arrow
     try:
         features = set(feature_types(json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))))
-    except ValueError:
+    except (ValueError, RecursionError):
         features = set()
     filled, doubtful = filled_columns(file.metadata)
     return {
@@ -150,11 +152,14 @@ def describe(path: str, source: str, kind: str) -> dict[str, Any]:
         return reader(path, source)
     except ImportError as error:
         return {"lacks": str(error.name or error)}
+    except (MemoryError, RecursionError):  # a limit of this process, not a fault of the file
+        raise
     except Exception as error:  # noqa: BLE001 - whatever a file holds, the next one is looked at
         return {"error": f"{type(error).__name__}: {error}".partition("\n")[0][:300]}
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     token, source_column = sys.argv[1:3]
     files = zip(sys.argv[3::2], sys.argv[4::2])  # noqa: B905 - Python 3.9 has no `strict`
     print(f"\n{token}{json.dumps([describe(path, source_column, kind) for kind, path in files])}")

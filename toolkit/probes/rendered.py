@@ -13,6 +13,7 @@ template, the message with which it refuses one.
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from typing import Any
 MOST_ROWS = 2000
 LONGEST = 20_000  # characters of a prompt
 SECONDS = 4.0
+MOST_MEMORY = 4 * 1024**3  # bytes of this process: Jinja's sandbox limits neither texts nor numbers
 _KEEP = {"ByteLevel", "Split", "Sequence", "Digits", "Punctuation"}
 
 
@@ -217,6 +219,7 @@ def examined(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     token, given = sys.argv[1:3]
     try:
         answer = examined(json.loads(given))

@@ -8,9 +8,12 @@ and "itself".
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from pathlib import Path
 from typing import Any
+
+MOST_MEMORY = 4 * 1024**3  # bytes of this process: Jinja computes constants, however large, when it compiles
 
 
 def problem(text: str) -> dict[str, Any]:
@@ -39,6 +42,7 @@ def problem(text: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     token, name, kind = sys.argv[1:4]
     template = name if kind == "itself" else Path(name).read_text("utf-8")
     text = json.loads(template)["chat_template"] if kind == "json" else template

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -134,6 +135,7 @@ def started(
     titles; `supervised_program` also ends these. If the doctor itself is killed, a watcher ends the child,
     unless it is not `watched` because it ends by itself. Raises OSError when it cannot be started.
     """
+    _open_null()
     token = os.urandom(16).hex()
     with _orphans.adopted() as adopted, contextlib.ExitStack() as watch:
         # No context manager, which would wait without limit.
@@ -162,6 +164,22 @@ def started(
                 process.wait(_DYING)
                 _reap(-process.pid)
             _end_escaped(token, adopted=adopted)
+
+
+def _open_null() -> None:
+    """Raise an OSError that does not blame the program if there is no /dev/null.
+
+    No child can be started without it.
+    """
+    try:
+        os.close(os.open(os.devnull, os.O_RDWR))
+    except OSError as error:
+        why = (
+            error.strerror
+            if error.errno in (errno.EMFILE, errno.ENFILE)
+            else f"{os.devnull}: {error.strerror}"
+        )
+        raise OSError(errno.EAGAIN, why) from None
 
 
 # Waits for a line, which comes when the child has been ended. Without one the doctor is dead: it ends the

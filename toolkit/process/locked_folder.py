@@ -10,6 +10,7 @@ opened. If the file system has no locks, no folder counts as abandoned.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -23,6 +24,7 @@ TEMPORARY = "verl-doctor-"
 
 The number of the process that created the folder and 8 more characters follow it.
 """
+_NOWHERE = "no folder for temporary files can be written (TMPDIR, /tmp, /var/tmp): set TMPDIR to one"
 
 _NOT_YET = "not-owned-yet"
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -33,8 +35,13 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     """Create a folder for temporary files.
 
     If this process is killed, `verl-doctor clean` recognises the folder by its name.
+
+    Raises OSError (EROFS) if there is no place for one.
     """
-    return tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{os.getpid()}-", ignore_cleanup_errors=True)
+    try:
+        return tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{os.getpid()}-", ignore_cleanup_errors=True)
+    except FileNotFoundError:
+        raise OSError(errno.EROFS, _NOWHERE) from None
 
 
 @contextlib.contextmanager

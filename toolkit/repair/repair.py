@@ -304,6 +304,17 @@ def _attempt(
     new_errors = look.unrepaired_errors(collection, report) - look.unrepaired_errors(seen, before)
     if why and plan.variables and not has_more_errors(plan, before, report):
         del new_errors[plan.code]
+    if (
+        is_edit
+        and new_errors
+        and {str(change.path) for change in edited} <= set(map(str, work.session.target.files))
+    ):
+        # What fails with the old text too has another cause, such as a file that another program has damaged
+        # meanwhile.
+        caused = passing(work.session, {str(change.path): change.before for change in edited})
+        new_errors = Counter(
+            {code: count for code, count in new_errors.items() if code in {plan.code, *caused}}
+        )
     if worse := look.worse(before, report, new_errors):
         return _undo(plan, home, done, worse, name), _without(original.named(home, done), plan)
     if why and install is not None:

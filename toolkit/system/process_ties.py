@@ -85,7 +85,8 @@ def _end(written: str) -> End:
     return End(str(mapped or address), int(port, 16))
 
 
-_PIPE_OR_SOCKET = re.compile(r"(?:pipe|socket|eventfd):\[\d+\]")
+_PIPE_OR_SOCKET = re.compile(r"(?:pipe|socket|eventfd|memfd):\[\d+\]")
+_MEMFD = "/memfd:"
 _STANDARD = 2  # the last of the descriptors for input, output and errors
 # A shared mapping, except of a device. Two processes that only read the same library or model do not need
 # each other. Columns: permissions, offset, device, inode, path.
@@ -246,8 +247,9 @@ def _at(
 ) -> Iterator[Tie]:
     """Yield the ties through one descriptor."""
     standard = end.number <= _STANDARD
-    if end.target.startswith("eventfd:"):
-        yield from (Tie(other, "an event") for other, _ in holders[end.target] if other != pid)
+    if end.target.startswith(("eventfd:", "memfd:")):
+        by = "an event" if end.target.startswith("eventfd:") else "memory without a name"
+        yield from (Tie(other, by) for other, _ in holders[end.target] if other != pid)
         return
     if not end.target.startswith("socket:"):
         ends = [
@@ -372,6 +374,7 @@ def _open_in(
     folders: Collection[str], machine: Machine, wanted: Collection[str] | None
 ) -> Iterator[_Descriptor]:
     events = wanted is None or any(target.startswith("eventfd:") for target in wanted)
+    memory = wanted is None or any(target.startswith("memfd:") for target in wanted)
     processes = wanted is not None
     for view in folders:
         with os.scandir(machine.at(f"{view}/fd")) as entries:
@@ -380,6 +383,8 @@ def _open_in(
                     target = os.readlink(entry.path)  # noqa: PTH115 - one of very many
                     if events and target == "anon_inode:[eventfd]":
                         target = _event(f"{view}/fdinfo/{entry.name}", machine)
+                    elif memory and target.startswith(_MEMFD) and (wanted is None or target not in wanted):
+                        target = f"memfd:[{entry.stat().st_ino}]"
                     elif processes and (
                         number := _process_of(target, f"{view}/fdinfo/{entry.name}", machine)
                     ):

@@ -86,7 +86,7 @@ _BEFORE_A_VALUE = re.compile(
     |<(?P<element>[\w.:-]+)(?:\s[^<>\n]*)?>(?=[^<\s])
     |--?(?P<option>[A-Za-z][\w-]*)(?:\s*\\\n)?\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)(?![\w-]))
     |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\]?{_COLOUR}
-        (?:\s*(?:=(?!=)|[:\uff1d\uff1a])\s*|[ ]is[ ]+(?=\S*\d)(?=\S{{16}})){_COLOUR}
+        (?:\s*(?:=(?!=)|[:\uff1d\uff1a])\s*|[ ]is:?[ ]+(?=\S*\d)(?=\S{{16}})){_COLOUR}
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -98,21 +98,28 @@ _LOGIN = re.compile(
 _USER_OPTION = re.compile(
     r"""(?:
     (?<![\w-])(?:-[uU]|--(?:proxy-)?user)[\s=]*["']?[A-Za-z_][\w.+@\\-]*[:%]
-    |\bsshpass\s+-p\s*
+    |\bsshpass\b[^\n]{0,50}?\s-p\s*
     |\blogin\b[^\n]{0,200}?\s(?:-p[\s=]*(?=\S)|--password[\s=]+)
-    |\b(?:mysql|mariadb|mysqldump|mysqladmin|mongo|mongosh|mongodump|rsync|smbclient)\b[^\n]{0,200}?\s-p[\s=]*(?=[^\s-])
-    |\b(?:zip|unzip|7za?|rar|unrar)\b[^\n]{0,200}?\s-[pP]\s?(?=[^\s-])
+    |\b(?:mysql|mariadb|mysqldump|mysqladmin|mongo|mongosh|mongodump|rsync|smbclient|beeline)\b[^\n]{0,200}?\s-p[\s=]*(?=[^\s-])
+    |\b(?:zip|unzip|7za?|rar|unrar)\b[^\n]{0,200}?\s-(?:[pP]|hp)\s?(?=[^\s-])
     |\b(?:twine|huggingface-cli|hf|az|oc|helm|podman|docker|skopeo|ngc)\b[^\n]{0,200}?\s-p\s+(?=[^\s-])(?![\d.]+:\d)
     |\bredis-cli\b[^\n]{0,200}?\s-a\s*
     |\bipmi\w*\b[^\n]{0,200}?\s-P\s+
     |\b(?i:identified)\s+(?:(?i:with)\s+\S+\s+)?(?i:by)\s+
-    |\bldap\w+\b[^\n]{0,200}?\s-w\s+
+    |\bldap\w+\b[^\n]{0,200}?\s-w\s*(?=[^\s-])
+    |\b(?:mosquitto_\w+|sqlcmd|bcp)\b[^\n]{0,200}?\s-P\s*(?=[^\s-])
+    |\blftp\b[^\n]{0,200}?\s-u\s+[^\s,]{1,200},
+    |\bsnmp\w+\b[^\n]{0,200}?\s-c\s+(?=[^\s-])
+    |\b(?:ngrok\s+authtoken|rclone\s+obscure|cargo\s+login)\s+(?=[^\s-])
+    |(?<![\w.])[\w.]{0,100}Auth\(\s*[^,()\n]{1,100},\s*(?=["'])
+    |(?<![\w.])[\w.]{0,100}(?:(?:Key|Token)Credential|SecretStr|SecretBytes)\(\s*(?=["'])
     |\bssh-keygen\b[^\n]{0,200}?\s-[NP]\s+
     |\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+
     |\bmc\s+(?:alias\s+set|config\s+host\s+add)\s+\S+\s+\S+\s+\S+\s+
     |\banaconda\s+(?:-t|--token)\s+
     |\bpass(?:in|out)?\s+pass:
     |\bPassword\ for\ '[^'\n]{1,200}':\s*
+    |\b[Pp]assword\ for\ [\w.@-]{1,100}:[ ]+(?=\S{0,200}\d)
     |\b(?:machine\s+\S{1,253}|default)\s+(?:(?:login|account)\s+\S{1,253}\s+){1,4}password\s+
     |\bmachine\s+(?=\S{0,253}\.)\S{1,253}\s+password\s+(?=\S{0,400}[\d!#-&*+=?@^~])
         (?=\S{6,400}(?:[ \t]*(?:$|\n)|\s+(?:machine|default|macdef|login|account)\b))
@@ -143,7 +150,7 @@ _USER_AT_HOST = re.compile(
 # quote.
 _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")
-_STRING = r"[bBfFrRuU]{0,2}(?P<quote>\"{3}|'{3}|\\*[\"'])(?P<value>.*?)"
+_STRING = r"(?:\$(?=[\"'])|[bBfFrRuU]{0,2})(?P<quote>\"{3}|'{3}|\\*[\"'])(?P<value>.*?)"
 _QUOTED = re.compile(rf"{_STRING}(?:(?P=quote)|$)", re.MULTILINE)
 _IN_A_CALL = re.compile(rf"[\w.]+\(\s*{_STRING}(?P=quote)")  # SecretStr("...")
 _CONTENT = re.compile(r"[^<\n]+")  # of an XML element

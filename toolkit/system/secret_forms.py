@@ -79,7 +79,7 @@ _FORMS = tuple(
             rf"{_WORD}(?=\s*\|\s*[^\n|]*(?:\b(?:chpasswd|kinit|vncpasswd)\b|-pass\s+stdin\b))",
         ),
         (r"\b(?:wandb|swanlab|hf|huggingface-cli)\b[^\n|<]{0,80}?\blogin\b[^\n|<]{0,200}<<<\s*", _WORD),
-        (r"\b(?:chpasswd|kinit|vncpasswd|passwd\s+--stdin)[^\n|<]{0,200}<<<\s*", _WORD),
+        (r"\b(?:chpasswd|kinit|vncpasswd|cryptsetup|su\s|passwd\s+--stdin)[^\n|<]{0,200}<<<\s*", _WORD),
         # user:password and key: of curl -sLu and httpie, password files of PostgreSQL and browsers, headers
         # with several parts
         (rf"{_CURL}(?:-[A-Za-z]{{1,20}}[uU]|--user)[\s=]*[\"']?[\w.+@\\-]{{1,200}}:(?!//)", r"[^\s\"':]+"),
@@ -146,9 +146,10 @@ _PERCENT_ENCODED = re.compile(
     rf"[AaDd]|(?<=0022):)(?:{_PERCENT})?)(?P<value>[^\s%&\"'\\<>]+)"
 )
 _HINTS = re.compile(
-    rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|\s-b|\s-E|--cert|ossutil|coscmd|useradd|openssl"
-    r"|from-literal|mount|freerdp|ftqq|day\.app|hc-ping|\bcurl\b|\bhttps?\s|:\d{4,5}:[^\s:]+:[^\s:]+:"
-    r"|:\*:|\t(?:TRUE|FALSE)\t|sqlplus|nmcli|poetry|value[\"']?\s*:|<<<|add-mask|/t/|kind: Secret"
+    rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|cryptsetup|\bsu\s|\s-b|\s-E|--cert|ossutil|coscmd"
+    r"|useradd|openssl|from-literal|mount|freerdp|ftqq|day\.app|hc-ping|\bcurl\b|\bhttps?\s|:\d{4,5}:"
+    r"[^\s:]+:[^\s:]+:|:\*:|\t(?:TRUE|FALSE)\t|sqlplus|nmcli|poetry|value[\"']?\s*:|<<<|add-mask|/t/"
+    r"|kind: Secret"
 )
 _BLOCK = re.compile(
     r"(?m)^(?P<indent>[ \t]*)(?P<list>(?:-[ \t]+)?)(?P<quote>[\"']?)(?P<name>[\w.-]+)(?P=quote):[ \t]*"

@@ -75,3 +75,40 @@ def test_path_is_searched_for_plugins_without_importlib(tmp_path: Path) -> None:
     (tmp_path / "old.egg").rmdir()
     (others / "entry_points.txt").write_text("[verl_doctor.facts]\nothers = others\n")
     assert registry._may_hold_plugins(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_list_of_plugins_without_an_end_is_not_read(
+    plugin: Path, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a plugin, whose list is read."""
+    other = tmp_path / "other-1.0.dist-info"
+    other.mkdir()
+    if kind == "pipe":
+        os.mkfifo(other / "entry_points.txt")
+    else:
+        (other / "entry_points.txt").symlink_to("/dev/zero")
+    found = [importlib.metadata.PathDistribution(folder) for folder in (plugin, other)]
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: found)
+    assert "offers no check" in problem()
+
+
+def test_distribution_offers_so_many_plugins_at_most(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = "".join(f"a{number} = hostile_plugin\n" for number in range(9))
+    (plugin / "entry_points.txt").write_text(f"[verl_doctor.checks]\n{names}")
+    found = importlib.metadata.PathDistribution(plugin).entry_points
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda: found)
+    monkeypatch.setattr(registry, "_MOST_OFFERED", 3)
+    problems = registry.load().problems.problems
+    assert len(problems) == 4
+    assert "a distribution may offer 3 entry points" in problems[-1].error
+
+
+@pytest.mark.parametrize("value", ["../../etc/passwd:x", "a;os.system('true')", ":x", "-"])
+def test_entry_point_that_names_no_module_is_a_problem(
+    plugin: Path, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (plugin / "entry_points.txt").write_text(f"[verl_doctor.checks]\nhostile = {value}\n")
+    found = importlib.metadata.PathDistribution(plugin).entry_points
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda: found)
+    assert problem() == "it names no module and part of one"

@@ -14,9 +14,10 @@ import pytest
 from support.ended import is_running, wait_for_end
 from support.trying import LIMITS
 
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.process import group
-from verl_doctor.toolkit.system.child import ending
+from verl_doctor.toolkit.system.child import ending, run_probe_text
 
 SLEEP = "import time; time.sleep(600)"
 
@@ -237,3 +238,14 @@ def test_children_that_are_forgotten_while_they_are_ended(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "killpg", killed)
     group._end_running()
     assert (ended, running, watchers) == ([1, 2], {}, set())
+
+
+def test_child_without_dev_null_is_the_machines_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that cannot be started for want of it is not blamed."""
+    monkeypatch.setattr(os, "devnull", str(tmp_path / "null"))
+    found = run_probe_text(Machine(), (sys.executable,), "", timeout=20.0)
+    assert isinstance(found, Unknown)
+    assert found.kind == "no more processes"
+    assert str(tmp_path / "null") in found.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -85,3 +86,13 @@ def test_folder_has_an_owner_from_its_creation(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(locked_folder.fcntl, "flock", slow)
     with owned(folder):
         assert seen == found(tmp_path) == []
+
+
+def test_no_place_for_temporary_files_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(**_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(locked_folder.tempfile, "TemporaryDirectory", nowhere)
+    with pytest.raises(OSError, match="no folder for temporary files") as caught:
+        locked_folder.temporary_folder()
+    assert caught.value.errno == errno.EROFS

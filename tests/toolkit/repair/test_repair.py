@@ -320,6 +320,27 @@ def test_repair_is_blamed_for_findings_about_its_file(folder: Path, what: str) -
     assert (folder / "one").read_text() == "bad"
 
 
+def test_repair_of_a_script_is_not_blamed_for_what_fails_with_the_old_text_too(folder: Path) -> None:
+    """Another program damages a file that the rule reads beside the script, while the script is repaired."""
+
+    @collector()
+    def strangers(machine: Machine) -> Strangers:
+        """The file is damaged as soon as the repair is there."""
+        return Strangers(int((machine.cwd / "one").read_text() == "fine"))
+
+    @check("RAY917")
+    def damaged(words: Words, strangers: Strangers) -> Iterator[Finding]:
+        """A file beside the script is damaged."""
+        if strangers.count:
+            yield Finding("damaged", Evidence("x"), subject=Subject("file", str(folder / "other")))
+
+    run = session(folder, writing("fine"))
+    known = replace(run.registry, checks=(*run.registry.checks, damaged), collectors=(words, strangers))
+    target = replace(run.target, files=(folder / "one",))
+    assert outcomes(carried_out(replace(run, registry=known, target=target))) == ["repaired"]
+    assert (folder / "one").read_text() == "fine"
+
+
 def test_several_repairs_of_one_run_share_a_transaction(folder: Path) -> None:
     (folder / "two").write_text("bad")
     report = carried_out(session(folder, writing("fine")))

@@ -348,8 +348,7 @@ def may_leave(statement: ast.stmt) -> bool:
 def evaluated(statement: ast.stmt) -> Iterator[ast.AST]:
     """Yield the expressions of a statement that are evaluated for certain."""
     waiting: list[ast.AST] = [statement]
-    while waiting:
-        node = waiting.pop(0)
+    for node in waiting:
         yield node
         match node:
             case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():

@@ -15,6 +15,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import trains, validates
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
+from verl_doctor.toolkit.sources.pattern import is_quick, lacks
 from verl_doctor.toolkit.sources.python.bound import lasting, names_bound
 from verl_doctor.toolkit.sources.python.source import dotted, read, walk
 
@@ -390,13 +391,21 @@ def _searches(value: ast.expr) -> bool:
             func=ast.Attribute(attr="search" | "match" | "fullmatch"),
             args=[ast.Constant(value=str(pattern)), text, *_],
         ):
-            try:
-                form = re.compile(pattern, re.DOTALL | re.IGNORECASE | re.MULTILINE)
-            except re.error:
-                return False
             names = {node.id for node in walk(text) if isinstance(node, ast.Name)}
-            return _ANSWER in names and not any(map(form.search, _OTHER_ANSWERS))
+            return _ANSWER in names and not any(_may_match(pattern, answer) for answer in _OTHER_ANSWERS)
     return False
+
+
+def _may_match(pattern: str, answer: str) -> bool:
+    """Return whether a pattern may be found in an answer, whatever its flags are."""
+    if lacks(pattern, answer):
+        return False
+    if not is_quick(pattern, len(answer) + 1):
+        return True
+    try:
+        return re.search(pattern, answer, re.DOTALL | re.IGNORECASE | re.MULTILINE) is not None
+    except (re.error, OverflowError, RecursionError):
+        return True
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

@@ -9,6 +9,7 @@ ray_constants.py.
 from __future__ import annotations
 
 import ast
+import contextlib
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -157,5 +158,6 @@ def _number(node: ast.expr) -> float | None:
     if isinstance(node, ast.BinOp) and type(node.op) in _SIMPLE:
         left, right = _number(node.left), _number(node.right)
         if left is not None and right is not None and abs(right) <= 1 << 40:
-            return float(_SIMPLE[type(node.op)](left, right))
+            with contextlib.suppress(OverflowError):
+                return float(_SIMPLE[type(node.op)](left, right))
     return None

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.collectors.configuration.roles import loads_with_transf
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model, read_json
 from verl_doctor.toolkit.collectors.model.weight_shapes import FAMILIES, tensors
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.pattern import is_quick
 
 _TARGETS: Literal["target_modules"] = "target_modules"
 _EXCLUDED: Literal["exclude_modules"] = "exclude_modules"
@@ -66,6 +67,9 @@ def adapter_modules(model: Model, configuration: Configuration) -> AdapterModule
         )
     if targets is None or excluded is None or not targets:
         return Absent("the names of the modules, or the patterns, are not known")
+    longest = max(map(len, stored))
+    if any(isinstance(given, str) and not is_quick(given, longest) for given in (targets, excluded) if given):
+        return Absent("a pattern may take too long to be matched")
     modules = {name.rpartition(".")[0] for name in stored} | {_OUTPUT}
     modules |= {
         ".".join(steps[:end])
@@ -97,7 +101,7 @@ def _patterns(configuration: Configuration, section: str, name: str) -> str | Se
 def _is_pattern(text: str) -> bool:
     try:
         re.compile(text)
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return False
     return True
 

@@ -11,7 +11,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC
+from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, applied
 from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
 
 KEY = "ray_kwargs.ray_init"
@@ -121,6 +121,6 @@ def _number(node: ast.expr) -> int:
         case ast.Constant(value=int(value)):
             return value
         case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
-            found = ARITHMETIC[type(op)](_number(left), _number(right))
-            return int(found)
+            found = applied(ARITHMETIC[type(op)], _number(left), _number(right))
+            return int(found) if isinstance(found, (int, float)) else 0
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -17,10 +18,10 @@ from verl_doctor.toolkit.commands.report.report import page_of
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.comparison import document as compare_document
 from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.console.masked import mask_of
 from verl_doctor.toolkit.logs import document as logs_document
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.render import document as report_document
-from verl_doctor.toolkit.system.secret import without_secrets
 from verl_doctor.toolkit.verdict import Verdict
 
 _PARAGRAPH = "said"  # the kind of a paragraph in the documents of 0.1
@@ -211,6 +212,11 @@ class PageAnswer(Answer):
 def make(seen: Seen, machine: Machine, *, masked: bool) -> PageAnswer:
     """Compose the page and mask it."""
     plain = page_of(seen, masked=masked)
-    change = Masks(names_in(seen, machine, texts_in(plain))) if masked else without_secrets
+    hide = mask_of(os.environ).text  # --html writes the page by itself
+    names = Masks(names_in(seen, machine, texts_in(plain))) if masked else None
+
+    def change(text: str) -> str:
+        return hide(text) if names is None else names(hide(text))
+
     page = mapped(plain, change)
     return PageAnswer(page, mapped(document(seen, page, masked=masked), change), seen.report.exit_code())

@@ -201,7 +201,10 @@ def _prompt(session: Session, seen: Facts, configuration: Configuration) -> int 
 def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kind) -> None:
     """Write the variant, replacing an older one that was not edited. Raises UsageError."""
     change: Change = NewFile(path, content, stat.S_IMODE(script.stat().st_mode))
-    existing = safe_write.read(path) if os.path.isfile(path) else None
+    try:
+        existing = safe_write.read(path) if os.path.lexists(path) else None
+    except apply.Refused as error:
+        raise UsageError(str(error)) from None
     if existing is not None and existing != content:
         ours = {
             changed.path

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import socket
 import stat
 import struct
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.probes.construction.namespaces import BEFORE, drop_capabilities, enter
+from verl_doctor.toolkit.probes.construction.namespaces import BEFORE, TERMINALS, drop_capabilities, enter
 
 _NO_NEW_PRIVILEGES = 38  # prctl(2)
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, the same on all architectures
@@ -35,8 +36,13 @@ _SIGNALS_AND_SOCKETS, _SCOPES_SINCE = (
     0x3,
     6,
 )  # neither signals nor abstract sockets beyond this process and its children
-_FOLDERS_OF_DEVICES = ("/dev/shm", "/dev/pts", "/dev/mqueue")  # noqa: S108
-_OF_THE_MACHINE = frozenset({"mem", "kmem", "port", "kmsg", "rtc", "rtc0", "nvram", "watchdog", "watchdog0"})
+_FOLDERS_OF_DEVICES = ("/dev/shm", "/dev/mqueue")  # noqa: S108
+# Devices without effect on the machine: those of Python's own functions, and accelerators. Others may be
+# disks, consoles, switches.
+_DEVICES = re.compile(
+    r"/dev/(?:null|zero|full|random|urandom|tty|ptmx|nvidia[\w-]*|nvidia-caps/.+|kfd|dri/.+|accel/.+"
+    r"|davinci\w*|devmm_svm|hisi_hdc)"
+)
 _access = os.access  # the real one
 _MOVES = frozenset({"os.rename", "os.link", "os.symlink", "shutil.move"})
 _REMOVES = frozenset(
@@ -73,7 +79,7 @@ class Isolation:
         self.private = os.path.realpath(private)
         self.refused: list[str] = []
         self.executed: set[str] = set()
-        self._allowed = (self.private, *_devices(), "/proc/self")
+        self._allowed = [self.private, *_devices(), "/proc/self"]
         self._mounts: dict[str, bool] = {}
 
     def begin(self) -> None:
@@ -81,9 +87,12 @@ class Isolation:
 
         Those that the kernel does not support are left out. It may continue in a child process.
         """
+        terminals = _file_system(TERMINALS)
         with contextlib.suppress(OSError, AttributeError, ValueError):
             self._mounts = enter(self.private)
             os.access = self._access
+        if _file_system(TERMINALS) != terminals:  # they are private
+            self._allowed.append(TERMINALS)
         with contextlib.suppress(OSError, AttributeError, ValueError):
             _write_below(self._allowed)
         with contextlib.suppress(OSError, AttributeError, ValueError):
@@ -205,15 +214,21 @@ def _is_descendant(pid: int) -> bool:
 
 
 def _devices() -> Iterator[str]:
-    """Yield what may be written in /dev: terminals, GPUs, null; not disks, memory or the kernel's log."""
+    """Yield what may be written in /dev."""
     yield from filter(os.path.isdir, _FOLDERS_OF_DEVICES)
-    for folder, folders, names in os.walk("/dev"):
-        folders[:] = [name for name in folders if f"{folder}/{name}" not in _FOLDERS_OF_DEVICES]
-        for name in names:
-            path = f"{folder}/{name}"
+    for folder, _, names in os.walk("/dev"):
+        for path in (f"{folder}/{name}" for name in names):
             with contextlib.suppress(OSError):
-                if name not in _OF_THE_MACHINE and stat.S_ISCHR(os.lstat(path).st_mode):
+                if _DEVICES.fullmatch(path) and stat.S_ISCHR(os.lstat(path).st_mode):
                     yield path
+
+
+def _file_system(folder: str) -> int | None:
+    """Return the number of the file system of a folder; None if there is no such folder."""
+    try:
+        return os.stat(folder).st_dev  # noqa: PTH116
+    except OSError:
+        return None
 
 
 def _is_near(host: str) -> bool:

@@ -31,6 +31,7 @@ _KEPT_CAPABILITIES = frozenset(
 )  # capabilities(7): of files, own processes and locked memory
 _LAST_CAPABILITY = 63
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
+TERMINALS = "/dev/pts"
 BEFORE = "shared_memory"
 """The folder, in the private one, where the machine's shared memory can be read."""
 _MOST_SHARED = 4096  # entries
@@ -90,6 +91,8 @@ def _set_up(flags: int, private: str) -> None:
         _mount("proc", "/proc", "proc", _NO_SUID | _NO_DEVICES | _NO_EXEC)
     _mount(private, private, None, _BIND)
     _own_shared_memory(private)
+    with contextlib.suppress(OSError):
+        _own_terminals()
     _set_read_only("/", _ALL_BELOW)
     for folder in (private, "/proc", _SHARED_MEMORY):
         with contextlib.suppress(FileNotFoundError):
@@ -172,6 +175,15 @@ def _own_shared_memory(private: str) -> None:
         Path(_SHARED_MEMORY, name).symlink_to(f"{before}/{name}")
 
 
+def _own_terminals() -> None:
+    """Mount a private /dev/pts, so that no other terminal can be opened.
+
+    What is written to another's terminal would appear there, and what is read from it is lost to its user.
+    """
+    _mount("devpts", TERMINALS, "devpts", _NO_SUID | _NO_EXEC, b"newinstance,ptmxmode=0666")
+    _mount(f"{TERMINALS}/ptmx", "/dev/ptmx", None, _BIND)
+
+
 def _mounts() -> Iterator[tuple[str, bool]]:
     """Yield each mount's folder, and whether it is read-only: proc_pid_mountinfo(5)."""
     with contextlib.suppress(OSError):
@@ -180,10 +192,12 @@ def _mounts() -> Iterator[tuple[str, bool]]:
             yield fields[4].replace("\\040", " "), "ro" in fields[5].split(",")
 
 
-def _mount(source: str | None, folder: str, kind: str | None, flags: int) -> None:
+def _mount(
+    source: str | None, folder: str, kind: str | None, flags: int, options: bytes | None = None
+) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     words: list[Any] = [None if word is None else os.fsencode(word) for word in (source, folder, kind)]
-    if libc.mount(*words, ctypes.c_ulong(flags), None) != 0:
+    if libc.mount(*words, ctypes.c_ulong(flags), options) != 0:
         raise _error(folder)
 
 

@@ -17,6 +17,8 @@ _SELECT = re.compile(r"oc\.select:\s*([\w.]+)\s*(?:,\s*(.*))?", re.DOTALL)
 _INNERMOST = re.compile(r"\$\{[^{}]*\}")
 _LITERALS: Mapping[str, Any] = {"null": None, "true": True, "false": False, "{}": {}, "[]": []}
 _DEEPEST = 20
+# What takes long otherwise: texts in texts, each with many others in it.
+_STEPS_OF_TEXT, _MOST_PARTS, _LONGEST = 5, 8, 100_000
 
 
 class Undetermined:
@@ -102,8 +104,13 @@ def _joined(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
     """A text with interpolations, such as `${data.folder}/train.parquet`: each is a text or a number."""
     if "\\" in value or _INNERMOST.fullmatch(value):
         return UNDETERMINED
-    parts = {part: resolved(tree, part, key, depth + 1) for part in _INNERMOST.findall(value)}
+    names = _INNERMOST.findall(value)
+    if len(set(names)) > _MOST_PARTS or depth > _DEEPEST:
+        return UNDETERMINED
+    parts = {part: resolved(tree, part, key, depth + _STEPS_OF_TEXT) for part in names}
     if not parts or not all(type(part) in (str, int) for part in parts.values()):
+        return UNDETERMINED
+    if len(value) + sum(len(str(parts[name])) for name in names) > _LONGEST:
         return UNDETERMINED
     text = _INNERMOST.sub(lambda match: str(parts[match[0]]), value)
     return UNDETERMINED if "${" in text else text

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any, Final
 
 from verl_doctor.toolkit.sources.python.source import dotted
@@ -43,13 +44,40 @@ COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda left, right: left in right,
     ast.NotIn: lambda left, right: left not in right,
 }
+_MOST_BITS, _LONGEST = 4096, 100_000
+_WIDTH = re.compile(r"%[^a-zA-Z%]*(?:\d{4}|\*)")
+
+
+def _bounded(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return an operation that raises ValueError for what may fill the memory or take hours.
+
+    Nothing could interrupt it.
+    """
+
+    def applied_to(left: Any, right: Any) -> Any:
+        sizes = [
+            value.bit_length() if isinstance(value, int) else len(value) if isinstance(value, Sized) else 0
+            for value in (left, right)
+        ]
+        numbers = [value for value in (left, right) if isinstance(value, int)]
+        if operation is operator.mul and len(numbers) == 1:  # a text or list several times
+            sizes = [len(value) * max(0, numbers[0]) for value in (left, right) if isinstance(value, Sized)]
+        longest = _MOST_BITS if len(numbers) == 2 else _LONGEST
+        is_wide = operation is operator.mod and isinstance(left, str) and _WIDTH.search(left)
+        if sum(sizes) > longest or is_wide:
+            raise ValueError
+        return operation(left, right)
+
+    return applied_to
+
+
 ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
+    ast.Add: _bounded(operator.add),
     ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
+    ast.Mult: _bounded(operator.mul),
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Mod: _bounded(operator.mod),
 }
 
 
@@ -178,5 +206,5 @@ def applied(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """Apply an operation to two values; `UNCLEAR` when one of them is, or when they are incompatible."""
     try:
         return UNCLEAR if UNCLEAR in (left, right) else operation(left, right)
-    except (TypeError, ValueError, ZeroDivisionError):
+    except (TypeError, ValueError, ArithmeticError, MemoryError):
         return UNCLEAR

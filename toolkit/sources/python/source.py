@@ -11,6 +11,7 @@ import errno
 import functools
 import os
 import re
+import stat
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -166,9 +167,12 @@ A tree takes 30 bytes for each of its source.
 
 
 def read(path: Path) -> bytes | Unreadable:
-    """Return the bytes of a source file."""
+    """Return the bytes of a source file. A pipe or a device is not read: it may have no end."""
     try:
-        if path.stat().st_size > _LARGEST:
+        seen = path.stat()
+        if not stat.S_ISREG(seen.st_mode):
+            return Unreadable(f"{path} is not a file")
+        if seen.st_size > _LARGEST:
             return Unreadable(f"{path} is larger than {_LARGEST} bytes", "reader")
         return path.read_bytes()
     except (OSError, ValueError) as error:

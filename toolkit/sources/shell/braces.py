@@ -10,6 +10,7 @@ from dataclasses import replace
 from verl_doctor.toolkit.sources.shell.syntax import Parameter, Part, ShellWord, Text
 
 _RANGE = re.compile(r"(?:(-?\d+)\.\.(-?\d+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?\d+))?")
+_LONGEST_RANGE = 100  # characters: Python refuses to read numbers of thousands of digits
 MOST_WORDS = 10_000
 """Words that one written word may become."""
 
@@ -55,19 +56,15 @@ def _goes_on(part: Parameter, text: str) -> bool:
 
 
 def _variants(atoms: list[Part], left: list[int]) -> Iterator[list[Part]]:
-    opening = Text("{")
-    for start, atom in enumerate(atoms):
-        if atom != opening:
-            continue
-        end, commas = _matching(atoms, start)
-        if end is None:
-            continue
+    for start, (end, commas) in sorted(_pairs(atoms).items()):
         choices: list[list[Part]]
-        inside = atoms[start + 1 : end]
+        inside = atoms[start + 1 : min(end, start + 2 + _LONGEST_RANGE)]
         if commas:
             bounds = [start, *commas, end]
             choices = [atoms[a + 1 : b] for a, b in itertools.pairwise(bounds)]
         else:
+            if len(inside) > _LONGEST_RANGE:
+                continue
             match = _RANGE.fullmatch("".join(part.text for part in inside if isinstance(part, Text)))
             if not match or len(match[0]) != len(inside):
                 continue
@@ -102,17 +99,17 @@ def _numbers(match: re.Match[str]) -> list[str] | None:
     return [f"{number:0{width}d}" for number in found]
 
 
-def _matching(atoms: list[Part], start: int) -> tuple[int | None, list[int]]:
-    depth = 0
-    commas: list[int] = []
-    for place in range(start, len(atoms)):
-        atom = atoms[place]
-        if atom == Text("{"):
-            depth += 1
-        elif atom == Text("}"):
-            depth -= 1
-            if depth == 0:
-                return place, commas
-        elif atom == Text(",") and depth == 1:
-            commas.append(place)
-    return None, []
+def _pairs(atoms: list[Part]) -> dict[int, tuple[int, list[int]]]:
+    """Return for each opening brace that is closed the place of the closing one, and of its own commas."""
+    found: dict[int, tuple[int, list[int]]] = {}
+    waiting: list[tuple[int, list[int]]] = []
+    for place, atom in enumerate(atoms):
+        sign = atom.text if isinstance(atom, Text) and not atom.quoted else ""
+        if sign == "{":
+            waiting.append((place, []))
+        elif sign == "}" and waiting:
+            start, commas = waiting.pop()
+            found[start] = (place, commas)
+        elif sign == "," and waiting:
+            waiting[-1][1].append(place)
+    return found

@@ -39,7 +39,7 @@ def pipeline(walk: Walk, node: Pipeline) -> None:
         walk.piped = printed
     here = not before or walk.scope.is_zsh or walk.state.option("lastpipe")
     if here is not False:
-        start = walk.state.copy()
+        start = walk.copy()
         walk.node(last)
         if here is None:
             walk.state = agreed([start, walk.state])

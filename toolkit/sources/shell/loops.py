@@ -42,7 +42,7 @@ def loop(walk: Walk, node: Loop) -> None:
     walk.tested += 1
     walk.nodes(node.condition)
     walk.tested -= 1
-    start = walk.state.copy()
+    start = walk.copy()
     for name in assigned((*node.condition, *node.body)):
         start.variables[start.resolved(name) or name] = None
     before, value = walk.state, values[0] if len(values) == 1 else None
@@ -116,7 +116,7 @@ def _each_round(walk: Walk, node: Loop, values: Sequence[str | None]) -> None:
     Follow each round of a loop that only tests something, and of another loop the tests in its first round.
     """
     tests = tuple(itertools.takewhile(is_guard, node.body))
-    before, walk.state = walk.state, walk.state.copy()
+    before, walk.state = walk.state, walk.copy()
     with walk.discarded():
         for value in values if len(tests) == len(node.body) else values[:1]:
             if not walk.state.ended:
@@ -135,7 +135,7 @@ def _of_first_round(walk: Walk, node: Loop, values: Sequence[str | None]) -> str
         return None
     rounds, skips = [], 0
     for value in (None, first):
-        state = walk.state.copy()
+        state = walk.copy()
         before, walk.state = walk.state, state
         walk.variables.store(node.name, value, node.line)
         walk.state = before

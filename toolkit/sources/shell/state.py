@@ -135,6 +135,11 @@ class ShellState:
     forgotten: bool = False
     ended: bool = False
 
+    @property
+    def size(self) -> int:
+        """The number of entries that a copy has."""
+        return len(self.variables) + len(self.exported) + len(self.functions) + len(self.changes)
+
     def copy(self) -> ShellState:
         """Return a state that changes independently."""
         own = copy.copy(self)

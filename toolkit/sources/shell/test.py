@@ -10,6 +10,7 @@ from collections.abc import Callable
 from verl_doctor.toolkit.sources.shell.expand import evaluated, fields, pattern_of, text
 from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.syntax import Simple, Written
+from verl_doctor.toolkit.sources.shell.words import DEEPEST
 
 _TESTS = ("[", "[[", "test", "((")
 
@@ -46,6 +47,7 @@ class _Test:
         self.patterns = patterns
         self.lacks = lacks
         self.at = 0
+        self.depth = 0
 
     def value(self) -> bool | None:
         if not self.words:
@@ -76,12 +78,22 @@ class _Test:
         return found
 
     def primary(self) -> bool | None:
+        negated = False
+        while len(self.words) - self.at > 1 and self.take("!"):
+            negated = not negated
+        found = self.plain()
+        return None if found is None else found is not negated
+
+    def plain(self) -> bool | None:
+        """A test without `!` in front."""
         left = len(self.words) - self.at
-        if left > 1 and self.take("!"):
-            found = self.primary()
-            return None if found is None else not found
         if left > 2 and self.take("("):
+            if self.depth == DEEPEST:
+                self.at = len(self.words)
+                return None
+            self.depth += 1
             found = self.either()
+            self.depth -= 1
             return found if self.take(")") else None
         operator = self.words[self.at + 1] if left >= 3 else None
         if operator in _NUMBERS or operator in _TEXTS:

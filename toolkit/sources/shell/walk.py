@@ -34,7 +34,9 @@ from verl_doctor.toolkit.sources.shell.syntax import (
 from verl_doctor.toolkit.sources.shell.variables import Variables, end_functions
 
 DEEPEST = 20
-_MOST_COMMANDS = 20_000
+_MOST_STEPS = 20_000
+_COPIED = 32  # entries of a state, whose copy takes as long as a command
+_REST = "the rest is not followed"
 _ASSIGNED = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 _DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}[<>]")  # bash assigns a number to it
 
@@ -67,9 +69,10 @@ class Walk:
 
     `scope.state` is the state of the shell that is being followed, `frames` what encloses the current
     command. `files` are those that the script makes, `creates` yields those of a program; `presence` is what
-    it certainly lacks. `stops` are what bash refuses for certain. `tested` counts the enclosing places at
-    which a command's failure is handled, `apart_of` the subshells, `beside` those that run in the background.
-    `previous` is whether the command before this one succeeded.
+    it certainly lacks. `stops` are what bash refuses for certain. `steps` are the commands that were
+    followed, with what copies of states take. `tested` counts the enclosing places at which a command's
+    failure is handled, `apart_of` the subshells, `beside` those that run in the background. `previous` is
+    whether the command before this one succeeded.
 
     `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what
     the last test results in if the file `presence.absent`, which does not exist, still does not then: no
@@ -96,7 +99,7 @@ class Walk:
     variables: Variables = field(init=False)
     conditions: int = 0
     depth: int = 0
-    commands: int = 0
+    steps: int = 0
     tested: int = 0
     apart_of: int = 0
     beside: int = 0
@@ -130,16 +133,22 @@ class Walk:
         self.presence.read_header(source)
         for name in _DESCRIPTOR.findall(source):
             self.state.variables.setdefault(name, None)
-        for node in parse(source, line):
-            self.until("command", [(node,)])
+        try:
+            for node in parse(source, line):
+                self.until("command", [(node,)])
+        except RecursionError:  # functions within functions, each nested deeply
+            self.steps = _MOST_STEPS + 1
+            self.unread.append(f"{self.path}: nested too deeply")
 
     def nodes(self, nodes: Iterable[Node]) -> None:
         """Follow commands one after the other."""
         for node in nodes:
-            self.commands += 1
-            if self.commands == _MOST_COMMANDS + 1:
-                self.unread.append(f"{self.path}: after {_MOST_COMMANDS} commands the rest is not followed")
-            if self.state.ended or self.commands > _MOST_COMMANDS:
+            self.steps += 1
+            if self.steps > _MOST_STEPS:
+                if not any(note.endswith(_REST) for note in self.unread):  # a trial discards its notes
+                    self.unread.append(f"{self.path}: after {_MOST_STEPS} steps {_REST}")
+                return
+            if self.state.ended:
                 return
             self.node(node)
 
@@ -175,11 +184,16 @@ class Walk:
 
     def apart(self, nodes: tuple[Node, ...]) -> None:
         """Follow commands in a subshell: only its status is left."""
-        before, self.state = self.state, self.state.copy()
+        before, self.state = self.state, self.copy()
         self.apart_of += 1
         self.until("shell", [nodes])
         self.apart_of -= 1
         before.status, self.state = self.state.status, before
+
+    def copy(self) -> ShellState:
+        """Return a copy of the state, which takes time in proportion to its size."""
+        self.steps += self.state.size // _COPIED
+        return self.state.copy()
 
     def until(self, kind: Kind, bodies: list[tuple[Node, ...]]) -> None:
         """Follow what `break`, `return` or `exit` may leave early: its end has the states of all ways out."""
@@ -216,7 +230,7 @@ class Walk:
         else:
             frames = [frame for frame in self.frames if frame.kind in ends][-1:]
         for frame in frames:
-            end = self.state.copy()
+            end = self.copy()
             if len(end.locals) > frame.functions:
                 end.arguments = list(frame.arguments)
                 end_functions(end, frame.functions, frame.changes)
@@ -252,10 +266,13 @@ class Walk:
 
     def branches(self, bodies: list[tuple[Node, ...]]) -> None:
         """Follow each as if it were the only one; keep what all agree on."""
+        if self.steps > _MOST_STEPS:
+            return
         before, ends = self.state, []
         self.conditions += 1
         for body in bodies:
-            self.state = before.copy()
+            self.state = before
+            self.state = self.copy()
             self.nodes(body)
             if not self.state.ended:  # what an end leaves behind is kept by its frame
                 ends.append(self.state)
@@ -265,7 +282,8 @@ class Walk:
 
     def trial(self, nodes: tuple[Node, ...], start: ShellState) -> ShellState:
         """Return the state after commands that are followed once more later."""
-        before, self.state = self.state, start.copy()
+        before, self.state = self.state, start
+        self.state = self.copy()
         with self.discarded(self.stops):
             first = len(self.calls)
             self.until("loop", [nodes])

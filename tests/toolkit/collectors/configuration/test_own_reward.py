@@ -258,3 +258,18 @@ def test_details_of_which_a_validation_takes_the_mean(code: str, frequency: int,
     )
     problems = own_reward.details(configured(*words)[0], "custom_reward_function", ast.parse(code))
     assert len(list(problems)) == found
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(?:.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.)*Z",
+        "(?:(?:(?:[a-z .]+)*)*)*X",
+        "a{99999999999999999999}",
+        "(" * 3000 + "a" + ")" * 3000,
+    ],
+)
+def test_pattern_that_cannot_be_matched_here_decides_nothing(pattern: str) -> None:
+    code = f"{FOUR}    m = re.search({pattern!r}, solution_str)\n    if m:\n        return 1.0\n"
+    configuration = configured("+custom_reward_function.name=f")[0]
+    assert list(own_reward.reward(configuration, "custom_reward_function", ast.parse(code))) == []

@@ -18,6 +18,7 @@ from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.shell import walk
 from verl_doctor.toolkit.target import Target
 
 ENVIRON = {"HOME": "/home/u", "PATH": os.environ.get("PATH", ""), "OUTSIDE": "o"}
@@ -1369,3 +1370,44 @@ def test_path_that_the_script_may_remove_first(tmp_path: Path, before: str, may:
     (tmp_path / "ck").mkdir()
     found = read(tmp_path, f"{before}\npython3 -m verl.trainer.main_ppo a=1 > ck/step.log\nrm -rf ck\n")
     assert may_be_changed(found, str(tmp_path / "ck" / "step")) == may
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[[ " + "! " * 5000 + "a ]]",
+        "[[ " + "( " * 3000 + "a" + " )" * 3000 + " ]]",
+        "echo {1..1" + "0" * 5000 + "}",
+        "echo " + "{a:" * 1000 + "1" + "}" * 1000,
+    ],
+    ids=["negated", "in brackets", "long number", "in braces"],
+)
+def test_extreme_commands_end_and_hide_nothing(line: str, tmp_path: Path) -> None:
+    found = read(tmp_path, f"{line}\npython3 -m verl.trainer.main_ppo a=1\n")
+    assert words_of(found)[-1] == "a=1"
+
+
+def test_what_many_conditions_leave_open_is_not_copied_without_end(tmp_path: Path) -> None:
+    """Each condition copies all variables: thousands of them would take minutes."""
+    lines = [f"test -e /x{number} || export A{number}=y" for number in range(700)]
+    assert _is_cut(read(tmp_path, "\n".join([*lines, "python3 -m verl.trainer.main_ppo a=1"])))
+
+
+def test_limit_that_is_reached_in_a_trial_of_a_loop_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "_MOST_STEPS", 200)
+    loop = "for name in $NAMES; do\n" + "true\n" * 150 + "done"
+    assert _is_cut(read(tmp_path, f"{loop}\npython3 -m verl.trainer.main_ppo a=1\n"))
+
+
+def _is_cut(found: Launch) -> bool:
+    return any(note.endswith("the rest is not followed") for note in found.unread)
+
+
+def test_functions_in_functions_that_are_each_nested_deeply_are_not_followed(tmp_path: Path) -> None:
+    functions = [
+        f"f{number}() {{ {'if true; then ' * 40}f{number + 1}{'; fi' * 40}; }}" for number in range(30)
+    ]
+    found = read(tmp_path, "\n".join([*functions, "f0", "python3 -m verl.trainer.main_ppo a=1"]))
+    assert isinstance(found, (Launch, Unknown))

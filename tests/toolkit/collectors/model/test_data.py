@@ -515,3 +515,22 @@ def test_real_releases_of_verl(
     found = scored_sources.collect(trees, demands, tables)
     assert isinstance(found, ScoredSources)
     assert found.refused == ("mine",)
+
+
+def test_metadata_and_lines_that_are_nested_deeply_are_no_fault_of_the_file(tmp_path: Path) -> None:
+    """This process reads them with another limit than the job does."""
+    lines = tmp_path / "train.jsonl"
+    lines.write_text("[" * 100_000 + "\n")
+    with pytest.raises(RecursionError):
+        data_probe.describe(str(lines), "data_source", "jsonl")
+
+
+def test_file_that_unpacks_to_more_than_the_limit_is_not_described(tmp_path: Path) -> None:
+    lines = tmp_path / "train.jsonl"
+    with lines.open("wb") as file:
+        file.truncate(8 << 30)
+    limited = Path(data_probe.__file__).read_text("utf-8").replace("4 * 1024**3", "64 * 1024**2")
+    words = [sys.executable, "-c", limited, "token", "data_source", "jsonl", str(lines)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("MemoryError\n")

@@ -232,6 +232,19 @@ def test_report_of_a_thousand_nodes_is_short() -> None:
     assert len(views(made(many))["markdown"]) < 20_000
 
 
+@pytest.mark.parametrize("masked", [True, False])
+def test_value_of_a_secret_variable_is_masked_in_each_form(
+    masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the page for a browser, which is written to a file of its own, with signs that HTML writes in another way."""
+    value = "Gpu7<of&9\"lab's"
+    monkeypatch.setenv("MY_DB_PASSWORD", value)
+    look = seen(f" and {value}", "n1")
+    for text in views(made(look, masked=masked)).values():
+        assert "Gpu7" not in text
+        assert "of&amp;9" not in text
+
+
 @pytest.fixture
 def laptop() -> Path:
     return MACHINES / "laptop.json"

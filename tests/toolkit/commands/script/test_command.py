@@ -63,6 +63,15 @@ def test_file_of_the_user_is_not_overwritten(here: Doctor, verl: Path, job: Path
 
 
 @pytest.mark.slow
+def test_link_or_pipe_in_the_place_of_the_variant_is_left(here: Doctor, verl: Path, job: Path) -> None:
+    (job / "other").write_text("mine\n")
+    (job / "run_debug.sh").symlink_to("other")
+    done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
+    assert (done.returncode, (job / "other").read_text()) == (2, "mine\n")
+    assert "is not a regular file" in done.stderr
+
+
+@pytest.mark.slow
 def test_edited_variant_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
     assert here("script", "run.sh", "--fast-load", "--verl", verl, cwd=job).returncode == 0
     with (job / "run_fast_load.sh").open("a") as file:

@@ -148,6 +148,8 @@ def test_writing_to_shared_memory_of_others_is_refused(outside: Outside, tmp_pat
         ("os.utime(file, (1, 1))", "it writes "),
         ("os.setxattr(file, 'user.x', b'1')", "it writes "),
         ("os.open('/dev/mem', os.O_RDWR)", "it writes "),
+        ("os.open('/dev/sg0', os.O_RDWR)", "it writes "),
+        ("os.open('/dev/console', os.O_WRONLY)", "it writes "),
         ("os.kill(pid, 9)", "it sends a signal "),
         ("os.kill(-1, 9)", "it sends a signal "),
         ("import socket; socket.socket(socket.AF_UNIX).connect(server)", "it connects to "),
@@ -219,3 +221,18 @@ def test_time_limit_ends_the_process_in_its_namespace(tmp_path: Path) -> None:
     words = [sys.executable, "-c", _CHILD, str(private), code, json.dumps({"mark": f"limit-{os.getpid()}"})]
     assert run_group(words, os.environ, 5.0, str(tmp_path)).code is None
     assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if _has(path, f"limit-{os.getpid()}")]
+
+
+def test_terminals_of_others_cannot_be_written_or_read(outside: Outside, tmp_path: Path) -> None:
+    _needs_namespaces()
+    ours, others = os.openpty()
+    try:
+        name = os.ttyname(others)
+        raised, _ = _run(f"os.write(os.open({name!r}, os.O_RDWR | os.O_NOCTTY), b'x')", outside, tmp_path)
+        os.set_blocking(ours, False)
+        assert raised in ("FileNotFoundError", "RefusedError")
+        with pytest.raises(BlockingIOError):
+            os.read(ours, 1)
+    finally:
+        os.close(ours)
+        os.close(others)

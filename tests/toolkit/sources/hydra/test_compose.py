@@ -210,3 +210,20 @@ def test_option_of_hydra_itself_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("b: 2\n")
     with pytest.raises(CompositionError, match="colorlog"):
         compose(Sources([tmp_path], own=tmp_path / "own"), "job", [], {"hydra/job_logging": "colorlog"})
+
+
+def test_texts_in_texts_are_followed_so_far() -> None:
+    """Each text names the one before it ten times: the last would have 10^20 characters."""
+    tree = {"a0": "x" * 10} | {f"a{number}": f"${{a{number - 1}}}" * 10 for number in range(1, 21)}
+    assert lookup(tree, "a2") == "x" * 1000
+    assert lookup(tree, "a20") is UNDETERMINED
+    assert all(lookup(tree, name) is UNDETERMINED or len(lookup(tree, name)) <= 100_000 for name in tree)
+
+
+def test_texts_that_each_name_many_others_are_not_followed() -> None:
+    names = [f"n{place}" for place in range(20)]
+    tree = {"l0": dict.fromkeys(names, "x")} | {
+        f"l{level}": dict.fromkeys(names, "".join(f"${{l{level - 1}.{name}}}" for name in names))
+        for level in range(1, 12)
+    }
+    assert lookup(tree, "l11.n0") is UNDETERMINED

@@ -68,3 +68,21 @@ def test_true_is_not_equated_with_the_number_one() -> None:
 def test_long_chain_of_unclear_branches_ends() -> None:
     chain = "".join(f" if unknown():\n  x = {number}\n" for number in range(60))
     assert answer(f"def f():\n{chain} return 1\n") is UNCLEAR
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return 'a' * 10**9 * 1000000000",
+        "return [0] * size",
+        "return size * 'ab'",
+        "return '%1000000000d' % 5",
+        "return '%*d' % (1000000000, 5)",
+        "return " + " * ".join(["size"] * 200),
+        "return " + "9" * 400 + " / 3.0",
+        "\n ".join(["text = 'ab'", *["text = text + text"] * 60, "return text"]),
+    ],
+)
+def test_what_fills_the_memory_is_unclear(body: str) -> None:
+    """Nothing interrupts such an operation, and a wrong setting may be one of its numbers."""
+    assert answer(f"def f(size):\n {body}", size=10**12) is UNCLEAR

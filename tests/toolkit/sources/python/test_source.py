@@ -411,3 +411,12 @@ def test_package_is_a_module(sources):
     answer = sources(a="").resolve("pkg")
     assert isinstance(answer, Present)
     assert isinstance(answer.definition, Module)
+
+
+def test_pipes_and_devices_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "zero.py").symlink_to("/dev/zero")
+    for name in ("pipe.py", "zero.py"):
+        found = read(tmp_path / name)
+        assert isinstance(found, Unreadable)
+        assert found.by == "file"

@@ -204,7 +204,7 @@ class Expressions(ABC):
             return operation(left, right)
         except (TypeError, ZeroDivisionError) as error:
             self._impossible(type(error).__name__, str(error), node, frame)
-        except ValueError:
+        except (ValueError, OverflowError):
             pass
         return UNCLEAR
 

@@ -10,7 +10,21 @@ from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals.settings import Settings
 from verl_doctor.toolkit.sources.python.refusals.values import Made, Section, is_plain
 
-BUILT_IN: Mapping[str, Callable[..., Any]] = {
+_LONGEST = 10_000
+
+
+def _short_range(*given: int) -> range:
+    """Return a range. Raises ValueError for one that takes long to go through.
+
+    A wrong setting may make it.
+    """
+    numbers = range(*given)
+    if numbers and abs(numbers[-1] - numbers[0]) > _LONGEST * abs(numbers.step):
+        raise ValueError
+    return numbers
+
+
+BUILT_IN: Mapping[str, Callable[..., Any]] = {"range": _short_range} | {
     function.__name__: function
     for function in (
         len,
@@ -26,7 +40,6 @@ BUILT_IN: Mapping[str, Callable[..., Any]] = {
         list,
         tuple,
         set,
-        range,
         any,
         all,
     )
