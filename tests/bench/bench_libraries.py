@@ -16,6 +16,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from bench_pairs import Score, _asked
@@ -54,20 +56,19 @@ def main() -> int:
         path.name for path in trees.iterdir() if path.name.rpartition("-")[0] in _LOAD_IT
     )
     total, pairs = Score(), 0
-    for text in named:
-        name, _, version = text.rpartition("-")
-        library = Library(trees / text, name, version)
+    libraries = [
+        Library(trees / text, text.rpartition("-")[0], text.rpartition("-")[2]) for text in sorted(named)
+    ]
+    for name, releases in groupby(libraries, attrgetter("name")):
         with tempfile.TemporaryDirectory() as home:
             oracle = Oracle(options.python.absolute(), Path(home), (name, *_LOAD_IT[name]))
-            oracle.path = [str(_metadata(library, Path(home))), str(library.folder)]
-            for verl in options.verl.split(","):
-                names, members, unclear = compared(trees / f"verl-{verl}" / "verl", library, oracle)
-                print(
-                    f"| {verl} + {name} {version} | {names.text} | {members.text} | {unclear} |", flush=True
-                )
-                for note in names.notes + members.notes:
-                    print(f"  {note}", flush=True)
-                total, pairs = total + names + members, pairs + 1
+            for library in releases:
+                oracle.path = [str(_metadata(library, Path(home))), str(library.folder)]
+                for verl in options.verl.split(","):
+                    names, members, unclear = compared(trees / f"verl-{verl}" / "verl", library, oracle)
+                    row = [f"{verl} + {name} {library.version}", names.text, members.text, str(unclear)]
+                    print(f"| {' | '.join(row)} |", *names.notes, *members.notes, sep="\n  ", flush=True)
+                    total, pairs = total + names + members, pairs + 1
             oracle.close()
     print(f"{pairs} pairs: {total.text}, recall | precision: {total.rates}")
     for note, count in Counter(total.notes).most_common():
@@ -145,7 +146,7 @@ def uses_of(own: SourceTree, sources: Sources, library: Library) -> Iterator[Use
 
 def _metadata(library: Library, home: Path) -> Path:
     """A folder with metadata of releases that the library accepts: some packages look at them when they are imported."""
-    folder = home / "metadata"
+    folder = home / f"metadata-{library.version}"
     folder.mkdir()
     for file in library.folder.glob("*.dist-info/METADATA"):
         for line in file.read_text("utf-8").splitlines():

@@ -6,8 +6,8 @@ TREES and ENVIRONMENT are those of `bench_pairs.py`. This bench reads verl with 
 attribute and keyword of a name that is imported from it, with the tests around it, the statements that leave early above it, and
 the handlers that would catch a miss. ENVIRONMENT then imports verl's modules, with a stand-in for what they lack, evaluates those tests where
 a module decides them alone, and says what is missing. A line that such a test rules out, or that a handler or a probe of vLLM guards,
-does not count. What is left belongs to a part when its module, its function or a test around it has the part's word, and no
-other test stands around it.
+does not count. What is left belongs to a part when its module, its function or a test around it has the part's word, no
+other test stands around it, and it is not about layers that only some models have.
 
 Per pair: *start*: lines that a real step runs, with verl's defaults, where an import of the rollout fails first, and where none does;
 *optional without a script*: reported at all; *with a script*: an error for a job that sets the overrides of `PARTS`.
@@ -46,6 +46,7 @@ from verl_doctor.toolkit.machine import Machine
 _ROLLOUT, _MODEL, _ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.model", "actor_rollout_ref.actor"
 _PROBE = re.compile(r"version|hasattr|signature|fn_args|getfullargspec|inspect|find_spec|getattr")
 _ELSEWHERE = re.compile(r"(?<!not )is_(?:torch_)?npu_available|_npu\b|\bnpu|rocm|ROCM")
+_MODELS = re.compile(r"moe|expert")  # layers that only some models have
 _ALWAYS = re.compile(r"rank(?:\(\))? == 0|not (?:\w+\.)*is_npu_available")
 
 
@@ -55,6 +56,10 @@ class Part(NamedTuple):
     word: re.Pattern[str]
     overrides: tuple[str, ...] = ()
     variables: Mapping[str, str] = {}
+
+    def switches(self, test: str) -> bool:
+        """Whether a test holds for a job that has the part. What an object is, a script does not decide."""
+        return bool(self.word.search(test)) and not test.startswith("not (isinstance(")
 
 
 PARTS = {
@@ -127,6 +132,9 @@ class _Known(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return self.values.get(node.id, node)
 
+
+_HELD = {"_lora_model_cls": "LoRAModel"}
+"""Attributes of vLLM's classes that hold a class which verl imports as well; verl's replacement of their methods uses them."""
 
 _CATCHES = {"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "Exception", "BaseException"}
 
@@ -250,6 +258,8 @@ class Reader:
         match node:
             case ast.Name(id=name):
                 return place.names.get(name, "")
+            case ast.Attribute(value=ast.Name(id="self"), attr=name) if name in _HELD:
+                return place.names.get(_HELD[name], "")
             case ast.Attribute(value=value, attr=name):
                 owner = self._dotted(value, place)
                 return f"{owner}.{name}" if owner else ""
@@ -392,7 +402,11 @@ def measured(
         if not here:
             rows.append(f"missed: optional without a script: {line}")
         for name, part in PARTS.items():
-            if part.word.search(site.words) and all(part.word.search(text) for text in left):
+            if (
+                part.word.search(site.words)
+                and all(map(part.switches, left))
+                and not _MODELS.search(site.unit)
+            ):
                 if name not in with_part:
                     with_part[name] = reported(verl, vllm, part)[0]
                 there = answers(site, with_part[name])

@@ -136,7 +136,8 @@ def main() -> int:
         for text in options.pairs:
             verl, _, vllm = text.partition("+")
             pair = Pair(_tree(options.trees, "verl", verl), _tree(options.trees, "vllm", vllm))
-            results.append(_judged(pair, oracle, shlex.split(options.pyright), Path(home)))
+            results.append(judged(pair, oracle, shlex.split(options.pyright), Path(home)))
+            results[-1].runs |= _check(pair, Path(home))
             print(
                 _row(results[-1]), *results[-1].load.notes, *results[-1].names.notes, sep="\n  ", flush=True
             )
@@ -156,7 +157,8 @@ def _tree(trees: Path, name: str, version: str) -> Tree:
     raise SystemExit(f"{trees} holds no {name} {version}")
 
 
-def _judged(pair: Pair, oracle: Oracle, pyright: list[str], home: Path) -> Result:
+def judged(pair: Pair, oracle: Oracle, pyright: list[str], home: Path) -> Result:
+    """All questions about one pair but for the time that they take."""
     result = Result(pair)
     verl, vllm = pair.folders
     own, sources = _sources(pair)
@@ -197,7 +199,6 @@ def _judged(pair: Pair, oracle: Oracle, pyright: list[str], home: Path) -> Resul
             _place(places, file, use.line, real)
     if pyright:
         result.pyright = _by_pyright(pyright, pair, places, home, result)
-    result.runs |= _check(pair, home)
     return result
 
 

@@ -108,6 +108,13 @@ class Decisions:
             isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)
         ):
             return None
+        if any(
+            isinstance(part, ast.Compare)
+            and isinstance(part.ops[0], (ast.Gt, ast.GtE))
+            and not isinstance(part.comparators[0], ast.Constant)
+            for part in walk(test)
+        ):
+            return None  # two quantities of the part are compared: that is no switch
         names = {dotted(part).lower() for part in walk(test) if isinstance(part, (ast.Name, ast.Attribute))}
         return True if any(word in name for word in features for name in names) else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -174,11 +175,36 @@ def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: ValueReader, 
     if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)):
         verdict = _among(values[0], nodes, reader, scope)
         return verdict.negated() if isinstance(ops[0], ast.NotIn) else verdict
+    if (held := _by_defaults(nodes, ops, reader, scope)) is not None:
+        return Verdict(held, probe=True)
     results = [_ordered(left, op, right) for left, op, right in zip(values, ops, values[1:], strict=False)]
     about_versions = any(isinstance(value, Version) for value in values) or any(
         _mentions_a_probe(node) or _library_test(node, scope) is not None for node in nodes
     )
     return Verdict(None if None in results else all(results), about_versions)
+
+
+def _by_defaults(
+    nodes: list[ast.expr], ops: list[ast.cmpop], reader: ValueReader, scope: Scope
+) -> bool | None:
+    """Evaluate `getattr(thing, "name", 0) > 0` where the thing has no such name; None for any other comparison."""
+    compare = COMPARE.get(type(ops[0])) if len(ops) == 1 else None
+    sides: list[Any] = []
+    for node in nodes:
+        match node:
+            case ast.Constant(value=value):
+                sides.append(value)
+            case ast.Call(
+                func=ast.Name(id="getattr"),
+                args=[owner, ast.Constant(value=str(name)), ast.Constant(value=value)],
+            ) if _has(reader.value(owner, scope), name, reader) is False:
+                sides.append(value)
+    if compare is None or len(sides) < len(nodes) or all(isinstance(node, ast.Constant) for node in nodes):
+        return None
+    try:
+        return bool(compare(*sides))
+    except TypeError:
+        return None
 
 
 def _inside(name: Value, probe: Probe) -> Verdict:

@@ -186,11 +186,12 @@ class _Walker:
         unit = context.unit or ".".join(filter(None, (context.in_class, node.name)))
         if not context.unit:
             self.found.units[unit] = context.in_class
-        scope = self.scopes.of_function(node, context.scope)
+        replaced = self.put.get(node.name) if context.unit else None
+        scope = self.scopes.of_function(node, context.scope, replaced)
         if not context.unit:
             self.put = dict(functions_put(node))
-        elif node.name in self.put:
-            context = self._put(self.put[node.name], context)
+        elif replaced is not None:
+            context = self._put(replaced, context)
         inner = Context(scope, unit, "", context.when, context.guard)
         before = len(self.parsed)
         self.block(node.body, inner)
@@ -434,7 +435,7 @@ class _Walker:
             narrowed = dotted(node.value) if dotted(node.value) in context.narrowed else ""
             self.record.member(owner, node.attr, position(node), "attribute", context, narrowed)
         elif isinstance(node.ctx, ast.Store):
-            if isinstance(owner, Instance):
+            if isinstance(owner, Instance) and not _is_self(node.value, context):
                 self.record.member(owner, node.attr, position(node), "store", context)
             self._puts(owner, node.attr)
 
@@ -614,6 +615,14 @@ def _annotations(node: _FunctionNode) -> Iterator[ast.expr]:
     yield from (argument.annotation for argument in arguments if argument is not None and argument.annotation)
     if node.returns is not None:
         yield node.returns
+
+
+def _is_self(node: ast.expr, context: Context) -> bool:
+    """Return whether an expression is the instance that a function put in place of a method receives: it may store anything there."""
+    found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
+    return found is not None and any(
+        entry.parameter and isinstance(entry.value, Instance) for entry in found[1]
+    )
 
 
 def _is_of(top: Scope, name: str, scope: Scope) -> bool:

@@ -6,10 +6,19 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from verl_doctor.toolkit.collectors.api.guards import judge
-from verl_doctor.toolkit.collectors.api.value import NOTHING, Entry, LocalClass, Scope, SelfOf, Value
+from verl_doctor.toolkit.collectors.api.value import (
+    NOTHING,
+    Bound,
+    Entry,
+    Instance,
+    LocalClass,
+    Scope,
+    SelfOf,
+    Value,
+)
 from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text, import_entries
 from verl_doctor.toolkit.sources.python.source import Unreadable, is_none, parse, read, statements, walk
-from verl_doctor.toolkit.sources.python.symbols import Module
+from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -41,8 +50,11 @@ class Scopes:
         self._fill(tree.body, scope)
         return scope
 
-    def of_function(self, node: _FunctionNode, parent: Scope) -> Scope:
-        """Parameters and local names of a function."""
+    def of_function(self, node: _FunctionNode, parent: Scope, place: ast.expr | None = None) -> Scope:
+        """Parameters and local names of a function.
+
+        `place` is the method of a class in place of which it is put.
+        """
         if id(node) in self._functions:
             return self._functions[id(node)]
         scope = self._functions[id(node)] = Scope(parent, body=node.body)
@@ -55,6 +67,8 @@ class Scopes:
         for index, argument in enumerate(arguments):
             if index == 0 and is_bound and local is not None:
                 scope.bind(argument.arg, Entry(value=SelfOf(local), parameter=True))
+            elif index == 0 and argument.annotation is None and place is not None:
+                scope.bind(argument.arg, Entry(value=self._instance(place, parent), parameter=True))
             else:
                 scope.bind(
                     argument.arg, Entry(annotation=annotation_text(argument.annotation), parameter=True)
@@ -64,6 +78,14 @@ class Scopes:
                 scope.bind(rest.arg, Entry(parameter=True))
         self._fill(node.body, scope)
         return scope
+
+    def _instance(self, place: ast.expr, scope: Scope) -> Value:
+        """Return the instance that a function receives which is put in place of a method; None where it replaces something else."""
+        if not isinstance(place, ast.Attribute):
+            return None
+        owner, replaced = (self.reader.value(part, scope) for part in (place.value, place))
+        is_method = isinstance(replaced, Bound) and replaced.function.role == "method"
+        return Instance(owner) if isinstance(owner, Class) and is_method else None
 
     def of_lambda(self, node: ast.Lambda, parent: Scope) -> Scope:
         """Return the parameters of a lambda."""

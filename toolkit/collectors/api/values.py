@@ -31,7 +31,7 @@ from verl_doctor.toolkit.collectors.api.value import (
     Value,
 )
 from verl_doctor.toolkit.sources.python.answers import Answer, Definition, External, Missing, Opaque, Present
-from verl_doctor.toolkit.sources.python.classes import annotated, constructor, mro, named
+from verl_doctor.toolkit.sources.python.classes import annotated, class_held, constructor, mro, named
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.resolve import Sources
 from verl_doctor.toolkit.sources.python.source import dotted, text_of
@@ -198,9 +198,11 @@ class ValueReader:
     def instance_of(
         self, annotation: str, module: Module | Opaque | None, owner: Class | None = None
     ) -> Value:
-        """An instance of the class that an annotation names."""
+        """An instance of the class that an annotation names; the class itself for `type[Kind]`."""
         if not isinstance(module, Module):
             return None
+        if held := class_held(annotation):
+            return annotated(self.sources, module, held, owner)
         found = annotated(self.sources, module, annotation, owner)
         return Instance(found) if found else None
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import ast
+from abc import ABCMeta
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import EnumMeta
 from typing import Literal
 
 from verl_doctor.toolkit.sources.python.answers import Answer, External, Lookup, Missing, Present, Unresolved
-from verl_doctor.toolkit.sources.python.source import dotted, is_none, parse, parse_expression, read
+from verl_doctor.toolkit.sources.python.source import (
+    dotted,
+    is_none,
+    parse,
+    parse_expression,
+    read,
+    text_of,
+)
 from verl_doctor.toolkit.sources.python.symbols import (
     Attribute,
     Class,
@@ -33,6 +42,10 @@ _KNOWN_BASES: dict[str, frozenset[str]] = {
     "enum.IntFlag": _ENUM | frozenset(dir(int)),
     "int": frozenset(dir(int)),
     "str": frozenset(dir(str)),
+    "type": frozenset(dir(type)),
+    "abc.ABCMeta": frozenset(dir(ABCMeta)),
+    "enum.EnumMeta": frozenset(dir(EnumMeta)),
+    "enum.EnumType": frozenset(dir(EnumMeta)),
 }
 _CONSTRUCTS_NOTHING = frozenset(
     {"object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"}
@@ -68,7 +81,11 @@ def member(sources: Lookup, owner: Class, name: str) -> Answer:
         if isinstance(part, Class):
             if name in part.members:
                 return Present(part.members[name])
-            reason = reason or part.open or _unknown_decorator(part)
+            by_metaclass = _by_metaclass(sources, part, name)
+            if isinstance(by_metaclass, Present):
+                return by_metaclass
+            unclear = by_metaclass.reason if isinstance(by_metaclass, Unresolved) else ""
+            reason = reason or part.open or _unknown_decorator(part) or unclear
         elif isinstance(part, External) and part.dotted in _KNOWN_BASES:
             if name in _KNOWN_BASES[part.dotted]:
                 return Present(External(f"{part.dotted}.{name}"))
@@ -78,6 +95,18 @@ def member(sources: Lookup, owner: Class, name: str) -> Answer:
     if reason or (name.startswith("__") and name.endswith("__")) or hasattr(object, name):
         return Unresolved(reason or f"{name} is Python's own")
     return Missing("name", f"{owner.name} has no {name}", _path(sources, owner))
+
+
+def _by_metaclass(sources: Lookup, owner: Class, name: str) -> Answer | None:
+    """Look up a name in the metaclass that a class names itself; None where it names none, or has no such name."""
+    if not owner.metaclass:
+        return None
+    match _base(sources, owner, owner.metaclass):
+        case Class() as kind:
+            return member(sources, kind, name)
+        case External(dotted=text) if text in _KNOWN_BASES:
+            return Present(External(f"{text}.{name}")) if name in _KNOWN_BASES[text] else None
+    return Unresolved(f"{owner.name} has the metaclass {owner.metaclass}")
 
 
 def mro(sources: Lookup, owner: Class) -> Iterator[Class | External | None]:
@@ -156,6 +185,14 @@ def annotated(sources: Lookup, module: Module, text: str, owner: Class | None = 
             if isinstance(answer, Present) and isinstance(answer.definition, Class):
                 return answer.definition
     return None
+
+
+def class_held(text: str) -> str:
+    """Return the annotation of the class that `type[Kind]` stands for; "" for any other annotation."""
+    match parse_expression(text) if text else None:
+        case ast.Subscript(value=outer, slice=inner) if dotted(outer).rpartition(".")[2] in {"type", "Type"}:
+            return text_of(inner, 400)
+    return ""
 
 
 def _single(node: ast.expr | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -175,6 +175,10 @@ def class_of(node: ast.ClassDef, module: str, outer: str = "") -> Class:
         keywords=tuple(keyword.arg or "**" for keyword in node.keywords),
         members=reader.members,
         open=reader.open,
+        metaclass=next(
+            (dotted(keyword.value) or "?" for keyword in node.keywords if keyword.arg in {"metaclass", None}),
+            "",
+        ),
     )
 
 
@@ -259,7 +263,7 @@ class _ClassReader:
             if isinstance(node, ast.AnnAssign):
                 self._annotated(node, this)
             elif isinstance(node, ast.Assign):
-                self._made(node, {argument.arg for argument in arguments}, this)
+                self._made(node, {argument.arg: argument.annotation for argument in arguments}, this)
             for target in _written(node):
                 self._written(target, this)
             if isinstance(node, (ast.Expr, ast.Assign)):
@@ -270,7 +274,10 @@ class _ClassReader:
         for name, made_by in self.made.items():
             entry = self.members.get(name)
             if isinstance(entry, Attribute) and not entry.annotation and len(made_by) == 1:
-                self.members[name] = replace(entry, made_by=next(iter(made_by)))
+                maker = next(iter(made_by))
+                self.members[name] = (
+                    replace(entry, annotation=maker) if "[" in maker else replace(entry, made_by=maker)
+                )
 
     def _annotated(self, node: ast.AnnAssign, this: str) -> None:
         """Read `self.name: Kind`, which takes precedence over other sources."""
@@ -281,11 +288,8 @@ class _ClassReader:
                     annotation_text = text_of(node.annotation, 400)
                     self.members[attr] = Attribute(attr, self.module, node.lineno, annotation_text)
 
-    def _made(self, node: ast.Assign, parameters: set[str], this: str) -> None:
-        """Read `self.name = Kind(...)`, unless `Kind` is a parameter of the method.
-
-        None adds no information.
-        """
+    def _made(self, node: ast.Assign, parameters: Mapping[str, ast.expr | None], this: str) -> None:
+        """Read `self.name = Kind(...)`, unless `Kind` is a parameter of the method, and parameters that hold a class. None adds no information."""
         match node:
             case ast.Assign(value=ast.Constant(value=None)):
                 return
@@ -294,7 +298,8 @@ class _ClassReader:
             ):
                 made_by = dotted(value.func) if isinstance(value, ast.Call) else ""
                 known = made_by.partition(".")[0] not in parameters
-                self.made.setdefault(attr, set()).add(made_by if known else "")
+                held = _class_held(parameters.get(value.id)) if isinstance(value, ast.Name) else ""
+                self.made.setdefault(attr, set()).add(held or (made_by if known else ""))
 
     def _written(self, target: ast.expr, this: str) -> None:
         match target:
@@ -319,6 +324,14 @@ class _ClassReader:
                 self.open = "it writes to its __dict__"
             case ast.Attribute(value=ast.Name(id=name), attr="__dict__") if name == this:
                 self.open = "it writes to its __dict__"
+
+
+def _class_held(annotation: ast.expr | None) -> str:
+    """Return the annotation `type[Kind]` of a parameter; "" for any other."""
+    match annotation:
+        case ast.Subscript(value=outer) if dotted(outer).rpartition(".")[2] in {"type", "Type"}:
+            return text_of(annotation, 400)
+    return ""
 
 
 def _written(node: ast.AST) -> Iterator[ast.expr]:

@@ -74,7 +74,11 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class. `open` is why it may have more members than are listed; empty when it may not."""
+    """A class. `open` is why it may have more members than are listed; empty when it may not.
+
+    `metaclass` is the text that names its own metaclass, whose members the class has as well; "" for none,
+    "?" for another expression.
+    """
 
     name: str
     module: str
@@ -84,6 +88,7 @@ class Class:
     keywords: tuple[str, ...] = ()
     members: Mapping[str, Function | Attribute | Class] = field(default_factory=dict)
     open: str = ""
+    metaclass: str = ""
 
     @property
     def dotted(self) -> str:

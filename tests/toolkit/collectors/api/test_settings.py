@@ -109,8 +109,10 @@ def changed(**values: object) -> dict[str, Any]:
     return tree
 
 
-def breaks(tmp_path, server: str, settings: Settings, **others: str) -> list[ApiUse]:
-    pair = verl(tmp_path, server, **others), vllm(tmp_path, VLLM)
+def breaks(
+    tmp_path, server: str, settings: Settings, files: dict[str, str] | None = None, **others: str
+) -> list[ApiUse]:
+    pair = verl(tmp_path, server, **others), vllm(tmp_path, files or VLLM)
     found = read_trees(VllmUses, *pair, "", Surroundings(settings=settings))
     assert isinstance(found, VllmUses)
     return [use for use in found.uses if use.breaks]
@@ -226,6 +228,70 @@ def test_function_put_in_place_of_a_method_runs_when_the_job_has_that_part(tmp_p
     features = switched_on({key.replace("__", "."): value for key, value in values.items()})
     (use,) = breaks(tmp_path, server, Settings(changed(**values), chosen=True, features=features))
     assert (use.paths, use.when) == (("async rollout",), when)
+
+
+# As verl 0.6.1 replaces `LRUCacheWorkerLoRAManager._load_adapter`, and as later releases ask what the adapter has.
+MANAGER = {
+    "a.py": """
+        class Model:
+            size = 1
+            @classmethod
+            def from_tensors(cls, tensors): ...
+        class Other:
+            @classmethod
+            def from_tensors(cls, others): ...
+        class Base:
+            def __init__(self, kind: type[Model] = Model, other=Other, either: type[Model] = Model):
+                self.kind = kind
+                self.other = other
+                self.either = either
+                self.model = Model()
+            def swap(self):
+                self.either = Other
+        class LoRAManager(Base):
+            def load(self, request): ...
+            @staticmethod
+            def make(request): ...
+    """
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "expected"),
+    [
+        ("load", "manager.kind.from_tensors(tensors=1)", []),
+        ("load", "manager.kind.from_tensors(1, others=1)", [("keyword", "")]),
+        ("load", "manager.other.from_tensors(tensors=1)", []),
+        ("load", "manager.either.from_tensors(others=1)", []),
+        ("load", "manager.gone", [("attribute", "")]),
+        ("load", "manager.mine = 1; manager.mine", []),
+        ("make", "manager.gone", []),
+        ("load", "if manager.model.gone > request.limit: raise ValueError", [("attribute", "")]),
+        ("load", "if getattr(manager.model, 'gone', 0) > 0: manager.model.gone", []),
+        ("load", "if getattr(manager.model, 'size', 0) > 0: manager.model.gone", [("attribute", "getattr")]),
+        ("load", "if lora.rank > lora.limit: manager.model.gone", [("attribute", "lora")]),
+        ("load", "if lora.rank > 0: manager.model.gone", [("attribute", "")]),
+    ],
+)
+def test_function_put_in_place_of_a_method_has_the_class_of_its_owner(tmp_path, place, line, expected):
+    server = f"""
+        from vllm.a import LoRAManager
+        def put(owner, name, function):
+            setattr(owner, name, function)
+        class Server:
+            def launch(self, lora):
+                def load(manager, request):
+                    {line}
+                put(LoRAManager, "{place}", load)
+    """
+    settings = Settings(
+        changed(**{LORA: 32}), chosen=True, features=switched_on({LORA.replace("__", "."): 32})
+    )
+    found = breaks(tmp_path, server, settings, files=MANAGER)
+    assert [
+        (use.kind, use.when[: len(when)]) for use, (_, when) in zip(found, expected, strict=True)
+    ] == expected
+    assert all(not use.when for use, (_, when) in zip(found, expected, strict=True) if not when)
 
 
 @pytest.mark.parametrize(("key", "off"), [("data.seed", True), ("actor_rollout_ref.actor.qat.mode", False)])
