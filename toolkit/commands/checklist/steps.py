@@ -130,8 +130,9 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
     ]
     new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
     as_before = tuple(_as_before(pair for pair in reported if pair not in new))
-    if new:
-        state: State = "failed" if any(finding.severity == "error" for _, finding in new) else "open"
+    # An error stops the job here even if the old cluster had it too.
+    if new or _has_error(reported):
+        state: State = "failed" if _has_error(reported) else "open"
         return Judgement(state, (*_sentences(new), *as_before), do)
     lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
     if lost:
@@ -144,6 +145,10 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
         None,
         tuple(dict.fromkeys(result.reason for result in results if result.reason and not result.deliberate)),
     )
+
+
+def _has_error(reported: Iterable[tuple[str, Finding]]) -> bool:
+    return any(finding.severity == "error" for _, finding in reported)
 
 
 def _as_before(reported: Iterable[tuple[str, Finding]]) -> Iterator[str]:
@@ -193,31 +198,42 @@ def _place_line(place: SitePlace) -> str:
 def _judge_job(look: Look) -> list[Judgement]:
     """Judge the errors that no other step is judged by, those of the launch script above all."""
     others, before = _codes(), look.comparison.kept if look.comparison else frozenset()
-    judgements = []
-    for report in filter(None, (look.report, look.nodes)):
-        rest = replace(
-            report, results=tuple(result for result in report.results if result.code not in others)
+    return [
+        _rest_judged(report, others, before, look.arguments) for report in (look.report, look.nodes) if report
+    ]
+
+
+def _rest_judged(report: Report, others: Container[str], before: Container[Key], arguments: str) -> Judgement:
+    """Judge one report by the rules that are not among the `others`.
+
+    Where they find nothing, but the job fails for another reason or some of them could not check, it is
+    unknown whether anything else stops the job.
+    """
+    rest = replace(report, results=tuple(result for result in report.results if result.code not in others))
+    reported = [(result.code, finding) for result, finding in rest.findings() if finding.severity == "error"]
+    if reported:
+        new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
+        as_before = _as_before(pair for pair in reported if pair not in new)
+        command, why = next_steps(rest)[0]
+        do = command if reported[0][1].fix or not why else f"{command}: {why}"
+        return Judgement("failed", (*_sentences(new), *as_before), do)
+    passed = rest.summary["pass"] + rest.summary["warn"]
+    none = f"no error found by {counted(passed, 'more rule')}"
+    lost = [result for result in rest.results if result.status == "skipped" and not result.deliberate]
+    skipped = f"{counted(len(lost), 'rule')} could not check"
+    if report.verdict == "failures":
+        first = " and ".join(dict.fromkeys(code for path in report.paths for code in path.codes[:1]))
+        after = f": {skipped}" if lost else ""
+        sentence = f"{none}, but {first} stops the job before others would show{after}"
+        return Judgement("unknown", (sentence,), next_steps(report)[0][0])
+    if rest.verdict == "could_not_check":
+        return Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{arguments}")
+    if lost:
+        reasons = listed(dict.fromkeys(result.reason for result in lost), _NAMED)
+        return Judgement(
+            "unknown", (f"{none}, but {skipped}: {reasons}",), f"verl-doctor check -v{arguments}"
         )
-        reported = [
-            (result.code, finding) for result, finding in rest.findings() if finding.severity == "error"
-        ]
-        errors = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
-        as_before = tuple(_as_before(pair for pair in reported if pair not in errors))
-        if errors:
-            command, why = next_steps(rest)[0]
-            do = command if errors[0][1].fix or not why else f"{command}: {why}"
-            judgements.append(Judgement("failed", (*_sentences(errors), *as_before), do))
-        elif rest.verdict == "could_not_check":
-            judgements.append(
-                Judgement("unknown", (headline(rest)[1], *as_before), f"verl-doctor check{look.arguments}")
-            )
-        else:
-            passed = rest.summary["pass"] + rest.summary["warn"]
-            new = "new error" if as_before else "error"
-            judgements.append(
-                Judgement("done", (f"no {new} found by {counted(passed, 'more rule')}", *as_before))
-            )
-    return judgements
+    return Judgement("done", (none,))
 
 
 _JUDGES: Mapping[str, Callable[[Look], list[Judgement]]] = {
