@@ -80,7 +80,8 @@ def lines(document: SnapshotDocument) -> Iterator[str]:
         yield f"  no response from {shortened(fold(missing), len(missing))}: {next(iter(missing.values()))}"
     file = shlex.quote(document["file"])
     if codes := document["fails_by"]:
-        yield f"  this job will fail here too ({listed(codes, 3)}): verl-doctor check --facts {file} shows why"
+        why = f"verl-doctor check --facts {file} shows why"
+        yield f"  this job will fail here too ({listed(codes, 3)}): {why}"
     deep = document["not_tried"]
     others = {name: reason for name, reason in document["unseen"].items() if name not in deep}
     if deep:

@@ -303,6 +303,9 @@ def _differing(found: Sequence[Difference]) -> Iterator[str]:
         )
         nodes = f" on {difference.nodes}" if difference.nodes else ""
         why = f" ({', '.join(difference.codes)}: {difference.why})" if difference.codes else ""
-        yield f"{name}: {difference.old or 'none'} -> {difference.new or 'none'}{nodes}{why}"
+        yield (
+            difference.summary
+            or f"{name}: {difference.old or 'none'} -> {difference.new or 'none'}{nodes}{why}"
+        )
     if len(found) > NAMED:
         yield f"and {counted(len(found) - NAMED, 'more difference')}"

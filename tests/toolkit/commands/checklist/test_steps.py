@@ -82,13 +82,9 @@ def test_step_of_the_job_is_not_ticked_while_another_step_stops_the_job() -> Non
     elsewhere = CheckResult("PKG101", "t", "fail", findings=(finding("error"),))
     passed, skipped = CheckResult("CFG101", "t", "pass"), CheckResult("CFG120", "t", "skipped", "no torch")
     (judged,) = _judge_job(job_with(elsewhere, passed, skipped))
-    assert (judged.state, judged.evidence) == (
-        "unknown",
-        (
-            "no error found by 1 more rule, but PKG101 stops the job before others would show: 1 rule could "
-            "not check",
-        ),
-    )
+    assert judged.state == "unknown"
+    (sentence,) = judged.evidence
+    assert sentence.endswith("PKG101 stops the job before others would show: 1 rule could not check")
     broken = CheckResult("CFG101", "t", "error", "it broke")
     (judged,) = _judge_job(job_with(broken))
     assert (judged.state, judged.do) == ("unknown", "verl-doctor check run.sh")
