@@ -24,12 +24,13 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.render.result_words import headline, next_steps
 from verl_doctor.toolkit.result import Report
-from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.rule import PHASES, Finding
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot, taken
 from verl_doctor.toolkit.system import toml
 from verl_doctor.toolkit.text import counted, in_bytes, listed
 
 _NAMED = 4  # findings of one rule
+_FIRST_STEP = PHASES.index("first update")  # when verl logs its first step
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Look:
         if self.old is None:
             return None
         return compared(self.old, self.new or taken(self.run, self.facts), self.run)
+
+    @cached_property
+    def logged(self) -> str:
+        """Evidence that a training step was logged with the present environment, "" if there is none."""
+        return steps_logged(self.run, self.facts, self.log)
 
     @property
     def arguments(self) -> str:
@@ -99,9 +105,9 @@ def _step(entry: Mapping[str, Any], look: Look) -> Step:
     statements = _JUDGES[key](look) if key in _JUDGES else []
     before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
     do = f"{entry.get('do', '')}{look.arguments}"
-    rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before)]
+    rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before, look.logged)]
     if look.nodes is not None and "on_nodes" in entry:
-        rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before))
+        rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before, look.logged))
         rules += _missing_nodes(look.nodes)
     statements += [statement for statement in rules if statement.state is not None]
     return step(key, entry["title"], statements or [replace(rules[0], state="unknown")])
@@ -116,7 +122,9 @@ def _missing_nodes(report: Report) -> list[Judgement]:
     return [Judgement("unknown", silent)] if silent else []
 
 
-def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Judgement:
+def _by_rules(
+    codes: Sequence[str], report: Report, do: str, before: Container[Key], logged: str = ""
+) -> Judgement:
     """Judge by findings that are new since `before`.
 
     Rules that do not apply, or that the user ignores with a reason, do not count.
@@ -130,9 +138,9 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
     ]
     new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
     as_before = tuple(_as_before(pair for pair in reported if pair not in new))
-    # An error stops the job here even if the old cluster had it too.
-    if new or _has_error(reported):
-        state: State = "failed" if _has_error(reported) else "open"
+    stops = any(_stops(code, finding, before, logged) for code, finding in reported)
+    if new or stops:
+        state: State = "failed" if stops else "open"
         return Judgement(state, (*_sentences(new), *as_before), do)
     lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
     if lost:
@@ -147,8 +155,13 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
     )
 
 
-def _has_error(reported: Iterable[tuple[str, Finding]]) -> bool:
-    return any(finding.severity == "error" for _, finding in reported)
+def _stops(code: str, finding: Finding, before: Container[Key], logged: str) -> bool:
+    """Return whether a finding stops the job here.
+
+    One that the old cluster had too does, unless a step was logged here that comes after it.
+    """
+    passed = finding.phase is None or PHASES.index(finding.phase) <= _FIRST_STEP
+    return finding.severity == "error" and not (logged and passed and key_of(code, finding) in before)
 
 
 def _as_before(reported: Iterable[tuple[str, Finding]]) -> Iterator[str]:
@@ -199,11 +212,13 @@ def _judge_job(look: Look) -> list[Judgement]:
     """Judge the errors that no other step is judged by, those of the launch script above all."""
     others, before = _codes(), look.comparison.kept if look.comparison else frozenset()
     return [
-        _rest_judged(report, others, before, look.arguments) for report in (look.report, look.nodes) if report
+        _rest_judged(report, others, before, look)
+        for report in (look.report, look.nodes)
+        if report is not None
     ]
 
 
-def _rest_judged(report: Report, others: Container[str], before: Container[Key], arguments: str) -> Judgement:
+def _rest_judged(report: Report, others: Container[str], before: Container[Key], look: Look) -> Judgement:
     """Judge one report by the rules that are not among the `others`.
 
     Where they find nothing, but the job fails for another reason or some of them could not check, it is
@@ -214,6 +229,8 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
     if reported:
         new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
         as_before = _as_before(pair for pair in reported if pair not in new)
+        if not any(_stops(code, finding, before, look.logged) for code, finding in reported):
+            return Judgement("done", (look.logged, *as_before))
         command, why = next_steps(rest)[0]
         do = command if reported[0][1].fix or not why else f"{command}: {why}"
         return Judgement("failed", (*_sentences(new), *as_before), do)
@@ -227,11 +244,11 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
         sentence = f"{none}, but {first} stops the job before others would show{after}"
         return Judgement("unknown", (sentence,), next_steps(report)[0][0])
     if rest.verdict == "could_not_check":
-        return Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{arguments}")
+        return Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{look.arguments}")
     if lost:
         reasons = listed(dict.fromkeys(result.reason for result in lost), _NAMED)
         return Judgement(
-            "unknown", (f"{none}, but {skipped}: {reasons}",), f"verl-doctor check -v{arguments}"
+            "unknown", (f"{none}, but {skipped}: {reasons}",), f"verl-doctor check -v{look.arguments}"
         )
     return Judgement("done", (none,))
 

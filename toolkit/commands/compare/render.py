@@ -25,6 +25,7 @@ _NAMED = 8  # rules
 _NAMED_OF_A_KIND = 4  # differences in the line of their kind
 _BREAKS = 4  # differences that break something, two lines each
 _KINDS = 4  # kinds of differences
+_KINDS_IN_WORDS: Final = {"finding": "new warnings"}
 _WIDEST = 40  # columns of a subject before its values
 
 
@@ -61,7 +62,7 @@ def _short(of: Comparison, width: int | None) -> Iterator[Text]:
         yield Text("May change what the job does:", style="bold yellow")
     for kind, members in list(kinds.items())[:_KINDS]:
         shown = listed((_change(member) for member in members), _NAMED_OF_A_KIND)
-        yield _clipped(f"  {kind}: {shown}", width)
+        yield _clipped(f"  {_KINDS_IN_WORDS.get(kind, kind)}: {shown}", width)
     left = sum(map(len, breaks[_BREAKS:])) + sum(len(members) for members in list(kinds.values())[_KINDS:])
     rest = [f"{counted(left, 'more difference')}"] if left else []
     rest += [f"{len(of.of('noise'))} without effect"] if of.of("noise") else []
@@ -79,8 +80,10 @@ def _clipped(text: str, width: int | None, style: str = "") -> Text:
 
 
 def _change(difference: Difference) -> str:
+    if difference.kind == "finding":
+        return f"{difference.subject} {without_middle(difference.new, _LONGEST)}"
     old, new = (without_middle(value, _SHORT) for value in words.values(difference))
-    codes = f" ({', '.join(difference.codes)})" if difference.codes and difference.kind != "finding" else ""
+    codes = f" ({', '.join(difference.codes)})" if difference.codes else ""
     return difference.summary or f"{difference.subject} {old} -> {new}{codes}"
 
 
@@ -138,7 +141,8 @@ def _group(group: words.Group, of: Comparison, width: int | None) -> Iterator[Te
             continue
         old, new = (without_middle(value, _LONGEST) for value in words.values(difference))
         place = words.where(difference, of)
-        line = f"{difference.subject:<{size}}  {old} -> {new}{f'  {place}' if place else ''}"
+        change = f"before: {old}" if difference.kind == "finding" else f"{old} -> {new}"
+        line = f"{difference.subject:<{size}}  {change}{f'  {place}' if place else ''}"
         yield from _lines(line, width, "  ", "      ")
         if difference.next and not group.do:
             yield from _lines(f"do  {difference.next}", width, "      ", "          ", "dim")

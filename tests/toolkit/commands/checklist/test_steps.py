@@ -59,10 +59,16 @@ def test_error_stops_the_job_even_if_the_old_cluster_had_it_too() -> None:
     found = _by_rules(["PY103"], report_with("fail", finding("error")), "do this", before)
     evidence = ("same as on the old cluster: PY103 it is cold in /a",)
     assert (found.state, found.evidence, found.do) == ("failed", evidence, "do this")
+    found = _by_rules(
+        ["PY103"], report_with("fail", finding("error")), "do this", before, "a step was logged"
+    )
+    assert (found.state, found.evidence) == ("done", evidence)
+    later = report_with("fail", replace(finding("error"), phase="checkpoint"))
+    assert _by_rules(["PY103"], later, "do this", before, "a step was logged").state == "failed"
 
 
 def job_with(*results: CheckResult) -> Look:
-    nothing: Any = SimpleNamespace(target=SimpleNamespace(arguments=["run.sh"]))
+    nothing: Any = SimpleNamespace(target=SimpleNamespace(arguments=["run.sh"], files=()))
     report = Report({"arguments": ["run.sh"]}, results, fix_safety={"script-word": "safe"})
     return Look(cast("Any", nothing), nothing, report)
 
@@ -103,5 +109,8 @@ def test_errors_of_the_old_cluster_fail_the_step_of_the_job(monkeypatch: pytest.
     kept = SimpleNamespace(kept={key_of("CFG101", finding("error"))})
     monkeypatch.setattr(Look, "comparison", kept)
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(finding("error"),))))
-    assert judged.state == "failed"
-    assert judged.evidence == ("same as on the old cluster: CFG101 it is cold in /a",)
+    kept_error = "same as on the old cluster: CFG101 it is cold in /a"
+    assert (judged.state, judged.evidence) == ("failed", (kept_error,))
+    monkeypatch.setattr(Look, "logged", "a step was logged")
+    (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(finding("error"),))))
+    assert (judged.state, judged.evidence) == ("done", ("a step was logged", kept_error))
