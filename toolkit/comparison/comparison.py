@@ -38,10 +38,10 @@ class Difference:
     """One difference: the kind and name of the subject, its old and new value, "" where it does not exist.
 
     `nodes` are those of the new cluster with this value, as ranges, "" on a single machine. `weight`: a rule
-    finds a fault that it did not find before ("breaks"; `codes` are those rules), it may change what the job
-    does ("matters"), or neither ("noise"). `why` is one line on that, and `next` the remedy. `facts` are the
-    names of the facts that show it, `path` the file below its tree that it is about, `folded` the names that
-    it stands for.
+    finds an error that it did not find before, or a package that the settings choose is missing ("breaks"),
+    it may change what the job does ("matters"), or neither ("noise"). `codes` are the rules that report it,
+    `why` is one line on that, and `next` the remedy. `facts` are the names of the facts that show it, `path`
+    the file below its tree that it is about, `folded` the names that it stands for.
     """
 
     kind: str
