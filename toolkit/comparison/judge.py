@@ -160,10 +160,10 @@ def _without_engine(difference: Difference, old: Side, new: Side) -> Difference:
         return difference
     if isinstance(before, Unknown) or isinstance(after, Unknown):
         return difference
-    there = {engine.key for engine in before.engines if engine.installed}
+    installed = {engine.key for engine in before.engines if engine.installed}
     for engine in after.engines:
         name = canonicalize_name(engine.module.partition(".")[0])
-        if name == difference.subject and not engine.installed and engine.key in there:
+        if name == difference.subject and not engine.installed and engine.key in installed:
             why = f"{engine.key} is {engine.name}, but {engine.title} is not installed"
             return replace(difference, weight="breaks", why=why)
     return difference
