@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from verl_doctor.toolkit.change import Change, InstallPackages, Refusal, fix
-from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY
+from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY, LONGEST
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import listed
@@ -36,10 +36,11 @@ def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Ref
         return Refusal(f"{resolution.reason}. {_where_from(resolution)}")
     if resolution.outcome == "unsatisfiable":
         return Refusal(f"no versions agree with {', '.join(resolution.keeps)}: {resolution.reason}")
-    if 0 < resolution.out_of_time < APPLY:
+    if 0 < resolution.out_of_time < LONGEST:
+        longer = min(max(APPLY, 2 * resolution.out_of_time), LONGEST)
         return Refusal(
             f"{resolution.reason}, so the plan lacks these packages; "
-            f"verl-doctor fix --apply --unsafe waits up to {APPLY:.0f} s and then installs them"
+            f"verl-doctor fix --budget {longer / 60:.0f}m waits longer for the plan"
         )
     if resolution.outcome == "unanswered":
         return Refusal(

@@ -147,7 +147,7 @@ WAYS: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "half copied: verl/utils/.u3.py.Qw3rT5",
     ),
     "a folder left out": (lambda top: shutil.rmtree(top / "verl/utils"), "tree", "missing: verl/utils/"),
-    "a full disk": (lambda top: cut(top / "verl/utils/u3.py"), "tree", "cut off: verl/utils/u3.py"),
+    "a full disk": (lambda top: cut(top / "verl/utils/u3.py"), "tree", "shorter: verl/utils/u3.py"),
     "links followed": (
         lambda top: ((top / "verl/tools.py").unlink(), shutil.copy(top / "verl/utils/u0.py", top / "verl/tools.py")),
         "tree",

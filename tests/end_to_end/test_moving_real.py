@@ -84,7 +84,7 @@ WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
         "nested: verl/verl/, a copy",
     ),
     "a folder left out": (lambda top: shutil.rmtree(top / "verl/trainer/config"), "missing: verl/trainer/config/"),
-    "cut off": (lambda top: cut(top / "verl/protocol.py"), "cut off: verl/protocol.py"),
+    "cut off": (lambda top: cut(top / "verl/protocol.py"), "shorter: verl/protocol.py"),
     "emptied": (lambda top: (top / "verl/protocol.py").write_bytes(b""), "empty: verl/protocol.py, 0 of"),
     "stopped": (
         lambda top: (top / "verl/protocol.py").rename(top / "verl/.protocol.py.a8Kd0x"),

@@ -94,6 +94,13 @@ def test_findings_are_shown_before_the_installer_has_ended(tmp_path: Path) -> No
     assert "added: ray 2.49.0" in done.stdout
 
 
+def test_plan_names_how_to_wait_longer_for_it(tmp_path: Path) -> None:
+    job = Job(tmp_path, 30)
+    done = job.fix("--budget", "5s")
+    assert "at most 5 s" in done.stderr
+    assert "verl-doctor fix --budget 5m waits longer for the plan" in " ".join(done.stdout.split())
+
+
 def test_safe_repairs_do_without_the_installer(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     done = job.fix("--apply")

@@ -35,6 +35,7 @@ from verl_doctor.toolkit.logs.diagnosis import Reading
 from verl_doctor.toolkit.logs.document import Answer as Diagnosis
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.render.render import ReportAnswer
+from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 GIB = 1 << 30
@@ -54,7 +55,7 @@ ANSWERS: dict[str, tuple[Answer, int]] = {
     "report": (page_view.make(seen(), Machine(environ={}), masked=True), seen().report.exit_code()),
     "sites": (SitesAnswer(Path("a.toml"), {}, (), "", to_do=True, applied=False), 1),
     "smoke": (SmokeAnswer(SmokeRun("cpu", "--cpu", ()), REPORT), 1),
-    "snapshot": (SnapshotAnswer(Snapshot({}), Path("kept.json"), 10), 0),
+    "snapshot": (SnapshotAnswer(Snapshot({}), Report({}, ()), Path("kept.json"), 10), 0),
     "warmup": (WarmupAnswer(Warmup()), Warmup().exit_code()),
     "watch": (WatchAnswer((), 1, 0.0, 60.0), 0),
 }
@@ -102,7 +103,7 @@ SAMPLES: dict[str, Answer] = {
     "matrix --next": UpgradeAnswer(None),
     "report --format text": page_view.make(seen(), Machine(environ={}), masked=True),
     "smoke": SmokeAnswer(SmokeRun("cuda", "this machine has NVIDIA GPUs", _RUNGS), REPORT),
-    "snapshot": SnapshotAnswer(Snapshot({}), Path("kept.json"), 10),
+    "snapshot": SnapshotAnswer(Snapshot({}), REPORT, Path("kept.json"), 10),
     "warmup": WarmupAnswer(Warmup()),
     "watch (fills)": WatchAnswer((_FULL, _CALM), 30, 150.0, 86_400.0),
     "watch (calm)": WatchAnswer((_CALM,), 30, 150.0, 86_400.0),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, cast
 
+from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.collectors.ray.fleet import Fleet
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.put_back import put_back, whole_facts
@@ -71,6 +72,10 @@ def cause_of(
     concerned = [difference for difference in found if difference.kind != "fact"]
     named = [difference for difference in concerned if _names(finding, difference.subject)]
     others = [difference for difference in concerned if difference not in named and _read(difference, wanted)]
+    if Requirements in wanted:  # derived from the packages
+        others = [entry for entry in concerned if entry.kind == "package" and entry not in named]
+    if (release := _release_of(finding, concerned)) is not None:
+        return release
     for difference in [*named, *others][:_TRIED]:
         ways = [put_back(difference, wanted, old, new)]
         if difference in named or _is_lead(difference):
@@ -85,6 +90,23 @@ def cause_of(
     of_nodes = Fleet in wanted
     likely = [difference for difference in named if of_nodes or _is_lead(difference)]
     return likely[0] if len(likely) == 1 else None
+
+
+def missing_packages(finding: Finding, found: Iterable[Difference]) -> list[Difference]:
+    """Return the packages that a finding names and that existed on the old side only."""
+    if finding.subject is None or finding.subject.kind != "package":
+        return []
+    names = finding.subject.name.split(",")
+    return [entry for entry in found if entry.kind == "package" and not entry.new and entry.subject in names]
+
+
+def _release_of(finding: Finding, found: Iterable[Difference]) -> Difference | None:
+    """Return verl's release if the finding is about a setting that only one of the two releases has."""
+    about = finding.subject
+    entries = list(found)
+    if about is None or about.kind != "setting" or not any(about.name in entry.folded for entry in entries):
+        return None
+    return next((entry for entry in entries if (entry.kind, entry.subject) == ("package", "verl")), None)
 
 
 def _patch_of(finding: Finding, code: str, found: Iterable[Difference]) -> Difference | None:

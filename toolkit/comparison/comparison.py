@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
-from verl_doctor.toolkit.comparison import subjects
+from verl_doctor.toolkit.comparison import releases, subjects
 from verl_doctor.toolkit.comparison.sides import HERE, Side, Usual
 from verl_doctor.toolkit.comparison.subjects import LEAD, READERS, REQUIRED, Reader, decided_elsewhere
 from verl_doctor.toolkit.engine.factsfile import NotHeld
@@ -38,9 +38,10 @@ class Difference:
     """One difference: the kind and name of the subject, its old and new value, "" where it does not exist.
 
     `nodes` are those of the new cluster with this value, as ranges, "" on a single machine. `weight`: a rule
-    finds a fault that it did not find before ("breaks"; `codes` are those rules), it may change what the job
-    does ("matters"), or neither ("noise"). `why` is one line on that, and `next` the remedy. `facts` are the
-    names of the facts that show it, `path` the file below its tree that it is about.
+    finds an error that it did not find before, or a package that the settings choose is missing ("breaks"),
+    it may change what the job does ("matters"), or neither ("noise"). `codes` are the rules that report it,
+    `why` is one line on that, and `next` the remedy. `facts` are the names of the facts that show it, `path`
+    the file below its tree that it is about, `folded` the names that it stands for.
     """
 
     kind: str
@@ -54,6 +55,13 @@ class Difference:
     codes: tuple[str, ...] = ()
     facts: tuple[str, ...] = field(default=(), repr=False)
     path: str = field(default="", repr=False)
+    folded: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def summary(self) -> str:
+        """What it stands for, in a sentence; "" if it stands for itself."""
+        differ = "differs" if len(self.folded) == 1 else "differ"
+        return f"{self.subject} {differ} because verl {self.old} -> {self.new}" if self.folded else ""
 
 
 def differences(old: Snapshot, new: Snapshot, collectors: Iterable[Collector] = ()) -> list[Difference]:
@@ -80,13 +88,41 @@ def between(old: Side, new: Side) -> list[Difference]:
             difference.kind == "edited file" and difference.subject.endswith(patched)
         ):
             first.append(difference)
-    kept = [_without_advice(difference, old, new) for difference in first]
+    kept = [_without_advice(difference, old, new) for difference in _with_settings_folded(first, old, new)]
     return in_order([*kept, *patches, *_rest(old.snapshot, new.snapshot, [*found, *patches])])
+
+
+def _with_settings_folded(found: list[Difference], old: Side, new: Side) -> list[Difference]:
+    """Replace the settings that only one release of verl has by a single difference without advice."""
+    of_one, versions = (
+        releases.settings_of_one(old.snapshot, new.snapshot),
+        releases.of_verl(old.snapshot, new.snapshot),
+    )
+    inside = [entry for entry in found if entry.kind == "configuration" and entry.subject in of_one]
+    if versions is None or not inside:
+        return found
+    folded = replace(
+        inside[0],
+        subject=counted(len(inside), "setting"),
+        old=versions[0],
+        new=versions[1],
+        weight="matters",
+        why="only one of these releases of verl has them",
+        next="",
+        folded=tuple(entry.subject for entry in inside),
+    )
+    at = found.index(inside[-1])
+    before, after = ([entry for entry in part if entry not in inside] for part in (found[:at], found[at:]))
+    return [*before, folded, *after]
 
 
 def _without_advice(difference: Difference, old: Side, new: Side) -> Difference:
     """Remove the remedy for variables set for workers by verl or launch files: no shell can undo those."""
-    if difference.kind != "variable" or not _is_decided_elsewhere(difference.subject, new):
+    if difference.kind != "variable":
+        return difference
+    if difference.old and _is_set_by_packages(difference.subject, old):
+        return replace(difference, next="")
+    if not _is_decided_elsewhere(difference.subject, new):
         return difference
     return (
         replace(difference, next="")
@@ -99,9 +135,20 @@ def _is_decided_elsewhere(name: str, side: Side) -> bool:
     return name in decided_elsewhere(side.snapshot.get(Variables), side.snapshot.get(JobVariables))
 
 
+def _is_set_by_packages(name: str, side: Side) -> bool:
+    """Return whether verl or Ray set it for the job's processes: neither the shell nor a launch file did."""
+    launch = side.snapshot.get(Launch)
+    by_files = () if isinstance(launch, Unknown) else launch.settings
+    return _is_decided_elsewhere(name, side) and all(setting.name != name for setting in by_files)
+
+
 def in_order(found: Iterable[Difference]) -> list[Difference]:
-    """Order by weight, with the packages of verl's stack first; otherwise keep the order."""
-    return sorted(found, key=lambda difference: (WEIGHTS.index(difference.weight), _rank(difference)))
+    """Order by weight, what a rule reports first, then the packages of verl's stack; else keep the order."""
+
+    def rank(entry: Difference) -> tuple[int, bool, int]:
+        return WEIGHTS.index(entry.weight), entry.weight == "matters" and not entry.codes, _rank(entry)
+
+    return sorted(found, key=rank)
 
 
 def _rank(difference: Difference) -> int:

@@ -48,6 +48,7 @@ class DifferenceDocument(TypedDict):
     why: str
     next: str
     codes: Annotated[list[str], "rules that fail on the new side only"]
+    folded: Annotated[list[str], "the settings that this difference stands for"]
 
 
 class GoneDocument(TypedDict):
@@ -109,6 +110,7 @@ def _difference(difference: Difference) -> DifferenceDocument:
         "why": difference.why,
         "next": difference.next,
         "codes": list(difference.codes),
+        "folded": list(difference.folded),
     }
 
 
@@ -127,18 +129,16 @@ def headline(of: Comparison) -> str:
     """Return how many differences there are of each weight."""
     breaks, matters, noise = (len(of.of(weight)) for weight in WEIGHTS)
     parts = (
-        [f"{counted(breaks, 'difference')} {'breaks' if breaks == 1 else 'break'} what worked"]
-        if breaks
-        else []
+        [f"{counted(breaks, 'difference')} {'stops' if breaks == 1 else 'stop'} the job"] if breaks else []
     )
-    parts += (
-        [f"{counted(matters, 'difference')} {'matters' if matters == 1 else 'matter'}"] if matters else []
-    )
+    if matters:
+        parts.append(
+            f"{matters:,} more may change" if breaks else f"{counted(matters, 'difference')} may change"
+        )
+        parts[-1] += " what it does" if breaks else " what the job does"
     parts += ["no difference matters"] if not parts and not of.lost else []
     parts += list(of.lost)
-    return "; ".join(parts) + (
-        f"; {noise:,} more {'does' if noise == 1 else 'do'} not matter" if noise else ""
-    )
+    return "; ".join(parts) + (f"; {noise:,} {'has' if noise == 1 else 'have'} no effect" if noise else "")
 
 
 def side(snapshot: Snapshot, otherwise: str) -> str:
@@ -169,6 +169,16 @@ def groups(found: Iterable[Difference], *, every: bool) -> Iterator[Group]:
         several = tuple(members)
         most = len(several) if every else _shown_of(several)
         yield Group(kind, why, several[:most], several[most:], _together(several[:most]))
+
+
+def with_packages_together(breaks: Iterable[Difference]) -> list[tuple[Difference, ...]]:
+    """Group what breaks the job: missing packages with one remedy are shown together, all else alone."""
+    found: dict[object, tuple[Difference, ...]] = {}
+    for number, difference in enumerate(breaks):
+        together = difference.kind == "package" and not difference.new and difference.codes
+        key = (difference.codes, difference.next, difference.nodes) if together else number
+        found[key] = (*found.get(key, ()), difference)
+    return list(found.values())
 
 
 def by_kind(found: Iterable[Difference]) -> Mapping[str, list[Difference]]:

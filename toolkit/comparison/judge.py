@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.comparison.cause import Key, cause_of, key_of
+from packaging.utils import canonicalize_name
+
+from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines
+from verl_doctor.toolkit.comparison.cause import Key, cause_of, key_of, missing_packages
 from verl_doctor.toolkit.comparison.comparison import Difference, Weight, between, in_order, not_compared
 from verl_doctor.toolkit.comparison.sides import HERE, Side
 from verl_doctor.toolkit.engine import factsfile
@@ -135,12 +138,35 @@ def _joined(
         if check and _lacks(check, mine, theirs):
             continue
         here = [cause for cause in found if _is_on(cause, nodes)]
-        cause = check and cause_of(finding, check, here, theirs, mine, selection)
-        if cause:
+        causes = missing_packages(finding, here)
+        if len(causes) > 1 and finding.fix:  # it installs all of them together
+            for missing in causes:
+                joined[places[id(missing)]] = replace(
+                    joined[places[id(missing)]], next=_next(result, finding)
+                )
+        if not causes and check and (cause := cause_of(finding, check, here, theirs, mine, selection)):
+            causes = [cause]
+        for cause in causes:
             joined[places[id(cause)]] = _breaking(joined[places[id(cause)]], result, finding)
-        else:
+        if not causes:
             alone.append(_alone(result, finding, was.get(result.code)))
-    return [*joined, *alone]
+    return [*(_without_engine(difference, *sides) for difference in joined), *alone]
+
+
+def _without_engine(difference: Difference, old: Side, new: Side) -> Difference:
+    """Mark a missing package as breaking if the settings choose it, even where no rule came to report it."""
+    before, after = (side.snapshot.get(ChosenEngines) for side in (old, new))
+    if difference.kind != "package" or difference.new or difference.weight == "breaks":
+        return difference
+    if isinstance(before, Unknown) or isinstance(after, Unknown):
+        return difference
+    installed = {engine.key for engine in before.engines if engine.installed}
+    for engine in after.engines:
+        name = canonicalize_name(engine.module.partition(".")[0])
+        if name == difference.subject and not engine.installed and engine.key in installed:
+            why = f"{engine.key} is {engine.name}, but {engine.title} is not installed"
+            return replace(difference, weight="breaks", why=why)
+    return difference
 
 
 def _lacks(check: Check, mine: Facts, theirs: Facts) -> bool:
@@ -164,12 +190,10 @@ def _counterpart(old: Side, node: str, kind: str) -> Facts:
 
 def _breaking(difference: Difference, result: CheckResult, finding: Finding) -> Difference:
     """Mark a difference as breaking. The first finding supplies the text."""
-    first = difference.weight != "breaks"
+    first = not difference.codes
     return replace(
         difference,
-        weight=difference.weight
-        if finding.severity == "info" and difference.weight != "noise"
-        else _weight(finding),
+        weight="breaks" if difference.weight == "breaks" else _weight(finding),
         codes=tuple(dict.fromkeys((*difference.codes, result.code))),
         why=finding.message if first else difference.why,
         next=difference.next or _next(result, finding),
@@ -201,8 +225,8 @@ def _alone(result: CheckResult, finding: Finding, before: CheckResult | None) ->
 
 
 def _weight(finding: Finding) -> Weight:
-    """Return the weight of a finding. A hint breaks nothing."""
-    return "matters" if finding.severity == "info" else "breaks"
+    """Return the weight of a finding: only an error stops the job."""
+    return "breaks" if finding.severity == "error" else "matters"
 
 
 def _next(result: CheckResult, finding: Finding) -> str:

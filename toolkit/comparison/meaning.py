@@ -135,8 +135,8 @@ def export(name: str, old: str, _new: str) -> str:
 
 
 def override(name: str, old: str, _new: str) -> str:
-    """Return an override for the launch command."""
-    return shlex.quote(f"{name}={old}") if old else ""
+    """Return an override for the launch command; "" for verl's own reference to another setting."""
+    return f"add {shlex.quote(f'{name}={old}')} to the launch command" if old and "${" not in old else ""
 
 
 def ulimit(name: str, old: str, _new: str) -> str:

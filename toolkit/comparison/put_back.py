@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet, meets
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.subjects import READERS, Reader
 from verl_doctor.toolkit.engine.collect import Facts
@@ -29,7 +32,7 @@ def put_back(difference: Difference, wanted: Iterable[type], old: Facts, new: Fa
     entries = {
         fact: changed
         for fact, before, after in triples
-        if before != after and (changed := _with_entry(after, before, difference.subject)) is not after
+        if before != after and (changed := _with_subject(after, before, difference)) is not after
     }
     return entries or _with_values(difference, wanted, old, new)
 
@@ -95,6 +98,34 @@ def _with_old(new: Any, old: Any, path: _Path) -> Any:
     if isinstance(new, tuple):
         return (*new[:step], _with_old(new[step], old[step], tuple(rest)), *new[step + 1 :])
     return replace(new, **{step: _with_old(getattr(new, step), getattr(old, step), tuple(rest))})
+
+
+def _with_subject(after: Any, before: Any, difference: Difference) -> Any:
+    if isinstance(after, Requirements) and isinstance(before, Requirements) and difference.kind == "package":
+        return _with_package(after, before, difference)
+    return _with_entry(after, before, difference.subject)
+
+
+def _with_package(after: Requirements, before: Requirements, difference: Difference) -> Requirements:
+    """Return what is not met with the old release of one package.
+
+    Its own requirements are those of the old release; what others require of it, the old release may not meet
+    either.
+    """
+    name = difference.subject
+    release = difference.old.removesuffix(" (editable)")
+    unmet = [entry for entry in after.unmet if entry.by != name and not _is_met(entry, name, release)]
+    unmet += [entry for entry in before.unmet if entry.by == name]
+    return after if tuple(unmet) == after.unmet else replace(after, unmet=tuple(unmet))
+
+
+def _is_met(entry: Unmet, name: str, release: str) -> bool:
+    if entry.name != name or not release:
+        return False
+    try:
+        return meets(SpecifierSet(entry.wanted), release) is True
+    except InvalidSpecifier:
+        return False
 
 
 def _with_entry(after: Any, before: Any, name: str) -> Any:

@@ -41,7 +41,7 @@ from verl_doctor.toolkit.comparison.meaning import Matters, Step
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import in_bytes
 
-_FOLDER = meaning.fixed_step("let its variable name a folder on {old}")
+_FOLDER = meaning.fixed_step("set its variable to a folder on {old}")
 
 LEAD = (
     "verl",
@@ -127,9 +127,7 @@ def _found_in(trees: VerlTrees) -> Values:
 
 def _torch(build: TorchBuild) -> Values:
     abi = {True: "C++11 ABI", False: "old C++ ABI", None: ""}[build.cxx11_abi]
-    return {
-        ("build", "torch"): ", ".join(filter(None, (f"for CUDA {build.cuda}" if build.cuda else "CPU", abi)))
-    }
+    return {("build", "torch"): ", ".join(filter(None, (f"CUDA {build.cuda}" if build.cuda else "CPU", abi)))}
 
 
 def _driver(gpus: Gpus) -> Values:
@@ -236,15 +234,16 @@ def unread_variables(*sides: VariableReaders | Unknown) -> frozenset[str]:
 def _configuration(configuration: Configuration) -> Values:
     return {
         ("configuration", key): "null" if value is None else str(value)
-        for key, value in _leaves(configuration.after, "")
+        for key, value in leaves(configuration.after, "")
     }
 
 
-def _leaves(value: Mapping[str, object], key: str) -> Iterator[tuple[str, object]]:
+def leaves(value: Mapping[str, object], key: str) -> Iterator[tuple[str, object]]:
+    """Yield all keys below `key` that hold no others, with their values."""
     for name, inner in value.items():
         below = f"{key}.{name}" if key else str(name)
         if isinstance(inner, Mapping) and inner:
-            yield from _leaves(inner, below)
+            yield from leaves(inner, below)
         else:
             yield below, inner
 
@@ -380,12 +379,12 @@ READERS: tuple[Reader, ...] = (
     Reader(
         _python,
         "compiled packages are built for it",
-        step=meaning.fixed_step("an environment with {name} {old}"),
+        step=meaning.fixed_step("use an environment with {name} {old}"),
     ),
     Reader(
         _torch,
         "other compiled packages must be built for the same",
-        step=meaning.fixed_step("the {name} {old}"),
+        step=meaning.fixed_step("install a build of {name} for {old}"),
     ),
     Reader(
         _found_in,
@@ -413,7 +412,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         _toolkit,
         "kernels are compiled with it when the job starts",
-        step=meaning.fixed_step("an image with {name} {old}"),
+        step=meaning.fixed_step("use an image with {name} {old}"),
         both=True,
     ),
     Reader(
@@ -436,20 +435,20 @@ READERS: tuple[Reader, ...] = (
         _control_group,
         "the container gives less than the job had before",
         meaning.less,
-        step=meaning.fixed_step("ask the scheduler for as much as before"),
+        step=meaning.fixed_step("request from the scheduler as much as before"),
     ),
     Reader(
         fleet_subjects.read_cpus,
         "fewer than the job had before",
         meaning.less,
-        step=meaning.fixed_step("ask the scheduler for {old}"),
+        step=meaning.fixed_step("request from the scheduler {old}"),
     ),
     Reader(
         fleet_subjects.read_memory,
         "less than the job had before",
         meaning.less,
         fleet_subjects.BYTES,
-        meaning.fixed_step("ask the scheduler for as much as before"),
+        meaning.fixed_step("request from the scheduler as much as before"),
     ),
     Reader(
         fleet_subjects.read_shared_memory,
@@ -473,18 +472,20 @@ READERS: tuple[Reader, ...] = (
         step=meaning.fixed_step("copy {name} here"),
         requires="files",
     ),
-    Reader(_ray, "the job joins it", step=meaning.fixed_step("a cluster with {name} {old}")),
+    Reader(_ray, "the job joins it", step=meaning.fixed_step("use a Ray cluster with {name} {old}")),
     Reader(_job_nodes, "the job is spread over them", requires="script"),
     Reader(_backends, "the rollout can choose among them only", both=True),
     Reader(fleet_subjects.read_rdma, "traffic between nodes goes through it"),
     Reader(
         _network,
         "NCCL and gloo choose among them by name",
-        step=meaning.fixed_step("let NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name one that is here"),
+        step=meaning.fixed_step(
+            "set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to an interface that exists here"
+        ),
     ),
     Reader(_clock, "logs and time-outs of several nodes are compared by it", meaning.clock),
     Reader(_system, "drivers and containers depend on it"),
     Reader(_details, "", meaning.never),
 )
 
-__all__ = ["LEAD", "READERS", "REQUIRED", "Reader", "required", "unread_variables"]
+__all__ = ["LEAD", "READERS", "REQUIRED", "Reader", "leaves", "required", "unread_variables"]

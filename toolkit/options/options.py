@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from verl_doctor.toolkit.cluster.node_request import BUDGET, VIA, RequestedNodes, Via
+from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY, PLAN
 from verl_doctor.toolkit.console import output
 from verl_doctor.toolkit.console.formats import FORMATS, HEADLINE
 from verl_doctor.toolkit.options import completing, hints
@@ -348,12 +349,25 @@ def node_options(command: Command) -> Command:
     return node_options_within(BUDGET)(command)
 
 
+def repair_options(command: Command) -> Command:
+    """Add the same with a `budget` that also limits the installers, None for their usual time."""
+    return _node_options(BUDGET, command, for_installers=True)
+
+
 def node_options_within(default_budget: float) -> Callable[[Command], Command]:
     """Add the same with a default for the seconds that nodes have."""
     return functools.partial(_node_options, default_budget)
 
 
-def _node_options(default_budget: float, command: Command) -> Command:
+def _node_options(default_budget: float, command: Command, *, for_installers: bool = False) -> Command:
+    waiting = f"How long to wait for the nodes: 30s, 5m.  [default: {in_units(default_budget)}]"
+    if for_installers:
+        waiting = (
+            "How long to wait for the nodes, and for an installer that resolves packages: 30s, 5m.  "
+            f"[default: nodes {in_units(default_budget)}; installer {in_units(PLAN)}, with --apply "
+            f"{in_units(APPLY)}]"
+        )
+
     @shared_option(
         "--cluster",
         is_flag=True,
@@ -370,19 +384,21 @@ def _node_options(default_budget: float, command: Command) -> Command:
         "--budget",
         type=Duration("5s", "1d", bare=True),
         metavar="TIME",
-        help=f"How long to wait for the nodes: 30s, 5m.  [default: {in_units(default_budget)}]",
+        help=waiting,
     )
     @functools.wraps(command)
     def with_nodes(
         *, cluster: bool, hosts: str | None, via: Via | None, budget: float | None, **others: Any
     ) -> Any:
         named = () if hosts is None else _hosts(hosts)
+        if for_installers:
+            others["budget"] = budget
         if cluster and named:
             raise UsageError("choose either --cluster, for the nodes of Ray, or --nodes")
         if via and not named:
             raise UsageError("--via requires --nodes HOSTS")
         if not cluster and not named:
-            if budget is not None:
+            if budget is not None and not for_installers:
                 raise UsageError("--budget requires --cluster or --nodes HOSTS")
             return command(nodes=None, **others)
         return command(nodes=RequestedNodes(named, via or VIA[0], budget or default_budget), **others)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
+from verl_doctor.toolkit import verdict as verdicts
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.json_document import Count
+from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.system.node_names import fold, shortened
 from verl_doctor.toolkit.text import counted, in_bytes, listed
@@ -35,10 +37,12 @@ class SnapshotDocument(TypedDict):
     not_tried: Annotated[list[str], "those of `unseen` that only --deep collects"]
     patches: Annotated[int | None, "patches of the verl tree; null if there is no tree"]
     nodes: NodesDocument
+    verdict: verdicts.Verdict
+    fails_by: Annotated[list[str], "rules that found what stops the job on this machine"]
 
 
-def document(snapshot: Snapshot, file: Path, size: int) -> SnapshotDocument:
-    """Return the origin of the snapshot, and what could not be examined.
+def document(snapshot: Snapshot, report: Report, file: Path, size: int) -> SnapshotDocument:
+    """Return the origin of the snapshot, what could not be examined, and the verdict on this machine.
 
     `size` is that of the file, in bytes.
     """
@@ -58,6 +62,10 @@ def document(snapshot: Snapshot, file: Path, size: int) -> SnapshotDocument:
         "not_tried": [name for name, value in unseen.items() if value.kind == "not tried"],
         "patches": None if snapshot.patches is None else len(snapshot.patches),
         "nodes": {"answered": len(snapshot.nodes), "missing": dict(snapshot.nodes.missing)},
+        "verdict": report.verdict,
+        "fails_by": list(
+            dict.fromkeys(code for path in report.paths if path.state == "will_fail" for code in path.codes)
+        ),
     }
 
 
@@ -70,6 +78,10 @@ def lines(document: SnapshotDocument) -> Iterator[str]:
     yield f"{document['file']}: {of}, {document['taken']}; {facts}{patches}, {in_bytes(document['size'])}"
     if missing:
         yield f"  no response from {shortened(fold(missing), len(missing))}: {next(iter(missing.values()))}"
+    file = shlex.quote(document["file"])
+    if codes := document["fails_by"]:
+        why = f"verl-doctor check --facts {file} shows why"
+        yield f"  this job will fail here too ({listed(codes, 3)}): {why}"
     deep = document["not_tried"]
     others = {name: reason for name, reason in document["unseen"].items() if name not in deep}
     if deep:
@@ -77,7 +89,4 @@ def lines(document: SnapshotDocument) -> Iterator[str]:
     for reason in dict.fromkeys(others.values()):
         names = [name for name, why in others.items() if why == reason]
         yield f"  not collected: {listed(names, 3)}: {reason}"
-    yield (
-        "  to see later what differs, on this or another machine: verl-doctor compare "
-        f"{shlex.quote(document['file'])}"
-    )
+    yield (f"  to see later what differs, on this or another machine: verl-doctor compare {file}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from verl_doctor.patches.install.consistent_install import consistent_install
 from verl_doctor.toolkit.change import LOCK, PYTHON, InstallPackages, Refusal, safety_of
-from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY
+from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY, LONGEST
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.rule import Evidence, Finding
 
@@ -97,9 +97,12 @@ def test_dry_run_out_of_time_is_left_out_of_the_plan_and_the_longer_one_is_named
     late = Resolution(COMMAND, KEEPS, "unanswered", reason="uv had not found it after 120 s", out_of_time=120)
     assert consistent_install.plan(FINDING, late) == Refusal(
         "uv had not found it after 120 s, so the plan lacks these packages; "
-        "verl-doctor fix --apply --unsafe waits up to 300 s and then installs them"
+        "verl-doctor fix --budget 5m waits longer for the plan"
     )
-    plan = consistent_install.plan(FINDING, replace(late, out_of_time=APPLY))
+    longer = consistent_install.plan(FINDING, replace(late, out_of_time=APPLY))
+    assert isinstance(longer, Refusal)
+    assert "verl-doctor fix --budget 10m" in longer.reason
+    plan = consistent_install.plan(FINDING, replace(late, out_of_time=LONGEST))
     assert isinstance(plan, Refusal)
     assert "run it by hand: uv pip install" in plan.reason
 

@@ -125,14 +125,23 @@ def test_packages_are_listed_in_the_order_of_the_stack() -> None:
     assert found[:3] == ["vllm", "torch", "transformers"]
 
 
-def test_new_finding_is_a_break_shown_with_its_cause() -> None:
+def test_new_warning_is_shown_with_its_cause_and_breaks_nothing() -> None:
     healthy = healthy_node()
     sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
     found = between(healthy, sick)
-    (broken,) = found.of("breaks")
+    (broken,) = found.of("matters")
     assert (broken.kind, broken.subject, broken.old, broken.new) == ("limit", "open files", "20000", "128")
     assert broken.codes == ("HOST103",)
-    assert (found.verdict, found.exit_code, found.of("matters")) == ("breaks", 1, ())
+    assert (found.verdict, found.exit_code, found.of("breaks")) == ("matters", 1, ())
+
+
+def test_new_error_is_a_break_shown_with_its_cause() -> None:
+    fault = next(fault for fault in FAULTS if fault.code == "CUDA102")
+    found = between(fault.node(), edited(fault.node(), fault.edits))
+    (broken,) = found.of("breaks")
+    assert (broken.kind, broken.subject) == CAUSES["CUDA102"]
+    assert "CUDA102" in broken.codes
+    assert (found.verdict, found.exit_code) == ("breaks", 1)
 
 
 def test_finding_that_disappeared_is_listed_as_gone() -> None:
@@ -181,7 +190,7 @@ def test_configuration_keys_are_compared_except_names_and_paths() -> None:
     )
     (changed,) = between(facts, other).of("matters")
     assert (changed.subject, changed.old, changed.new) == ("trainer.nnodes", "1", "3")
-    assert changed.next == "trainer.nnodes=1"
+    assert changed.next == "add trainer.nnodes=1 to the launch command"
 
 
 def test_missing_fact_is_not_reported_as_fixed() -> None:
@@ -248,8 +257,9 @@ def test_finding_on_one_node_is_joined_to_its_difference() -> None:
     old = fleet(*(node(name) for name in numbered(3)))
     sick = node("node00002", with_value("HostLimits", "shell.files", {"soft": 128, "hard": 128}))
     found = compared(old, fleet(node("node00001"), sick, node("node00003")), run())
-    (broken,) = found.of("breaks")
-    assert (broken.subject, broken.nodes, broken.codes) == ("open files", "node00002", ("HOST103", "HOST130"))
+    (reported,) = [difference for difference in found.differences if difference.codes]
+    assert (reported.subject, reported.nodes) == ("open files", "node00002")
+    assert reported.codes == ("HOST103", "HOST130")
 
 
 @pytest.mark.slow
@@ -273,8 +283,8 @@ def test_folders_of_facts_files_are_compared_node_by_node(tmp_path: Path) -> Non
             small = text.replace('"soft": 20000, "hard": 20000', f'"soft": {limit}, "hard": {limit}')
             (tmp_path / folder / f"{name}.json").write_text(text if name == "node1" else small)
     old, new = (snapshot.read(tmp_path / name, known().collectors) for name in ("old", "new"))
-    (broken,) = compared(old, new, run()).of("breaks")
-    assert (broken.subject, broken.nodes) == ("open files", "node2")
+    (reported,) = [difference for difference in compared(old, new, run()).differences if difference.codes]
+    assert (reported.subject, reported.nodes) == ("open files", "node2")
     assert compared(new, new, run()).verdict == "equal"
 
 
@@ -329,18 +339,18 @@ def test_cause_of_a_finding_is_shown(code: str) -> None:
     assert (difference.kind, difference.subject) == CAUSES[code]
 
 
-def test_breaking_difference_is_reported_as_the_cause() -> None:
+def test_difference_that_a_rule_reports_is_its_cause() -> None:
     """Both are read from one fact."""
     healthy = healthy_node()
     few = at("shell.files", Limit(128, 128))
     cpus = at("shell.allowed", 12)
     sick = edited(edited(healthy, {HostLimits: few}), {HostLimits: cpus})
     difference = {
-        difference.subject: difference.weight
+        difference.subject: difference.codes
         for difference in between(healthy, sick).differences
         if difference.kind != "fact"
     }
-    assert difference == {"open files": "breaks", "CPUs": "matters"}
+    assert difference == {"open files": ("HOST103",), "CPUs": ()}
 
 
 def test_fault_is_matched_by_subject_and_not_by_wording() -> None:

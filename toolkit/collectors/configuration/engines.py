@@ -14,6 +14,7 @@ from verl_doctor.toolkit.collectors.configuration.roles import trackers_of
 from verl_doctor.toolkit.collectors.configuration.tracker_imports import tracker_imports
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.source import read
@@ -75,14 +76,19 @@ class ChosenEngines:
 
 @collector(kept=True)
 def chosen_engines(
-    configuration: Configuration, trees: VerlTrees, target: Target, interpreter: Interpreter
+    configuration: Configuration,
+    trees: VerlTrees,
+    target: Target,
+    interpreter: Interpreter,
+    packages: Packages | Unknown,
 ) -> ChosenEngines | Unknown:
     """Search for the packages on the interpreter's path.
 
-    The job does not run in an environment without torch.
+    An environment with neither torch nor an installed verl is not the job's: a login node may have a tree.
     """
-    if not is_on_path("torch", interpreter.sys_path):
-        return Absent("torch is not installed: the job runs in another environment")
+    verl_installed = isinstance(packages, Packages) and packages.get("verl") is not None
+    if not verl_installed and not is_on_path("torch", interpreter.sys_path):
+        return Absent("neither torch nor verl is installed: the job runs in another environment")
     named = {name for name, _ in target.libraries} | ({"vllm"} if target.vllm is not None else set())
     found: dict[str, Engine] = {}
     for key, name, module, title, place in (*_ENGINES, *_TUNING_ENGINES):

@@ -14,6 +14,9 @@ PLAN = 120.0
 APPLY = 300.0
 """Seconds for a plan that is carried out."""
 
+LONGEST = 3600.0
+"""Seconds for either, at most."""
+
 
 @dataclass(frozen=True)
 class InstallerLimit:

@@ -39,7 +39,7 @@ from verl_doctor.toolkit.collectors.packages.install_request import (
     stopping,
 )
 from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, understood
-from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY, PLAN, Clock, InstallerLimit
+from verl_doctor.toolkit.collectors.packages.installer_limit import LONGEST, PLAN, Clock, InstallerLimit
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine, Output
@@ -183,7 +183,7 @@ class _Installer:
         return (*beginning, _WHEELS_ONLY, "--no-deps", "-r", LOCK)
 
 
-@collector(timeout=APPLY + 20, local=True)
+@collector(timeout=LONGEST + 20, local=True)
 def resolution(
     machine: Machine,
     target: Target,

@@ -24,12 +24,13 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.render.result_words import headline, next_steps
 from verl_doctor.toolkit.result import Report
-from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.rule import PHASES, Finding
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot, taken
 from verl_doctor.toolkit.system import toml
 from verl_doctor.toolkit.text import counted, in_bytes, listed
 
 _NAMED = 4  # findings of one rule
+_FIRST_STEP = PHASES.index("first update")  # when verl logs its first step
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Look:
         if self.old is None:
             return None
         return compared(self.old, self.new or taken(self.run, self.facts), self.run)
+
+    @cached_property
+    def logged(self) -> str:
+        """Evidence that a training step was logged with the present environment, "" if there is none."""
+        return steps_logged(self.run, self.facts, self.log)
 
     @property
     def arguments(self) -> str:
@@ -99,9 +105,9 @@ def _step(entry: Mapping[str, Any], look: Look) -> Step:
     statements = _JUDGES[key](look) if key in _JUDGES else []
     before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
     do = f"{entry.get('do', '')}{look.arguments}"
-    rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before)]
+    rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before, look.logged)]
     if look.nodes is not None and "on_nodes" in entry:
-        rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before))
+        rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before, look.logged))
         rules += _missing_nodes(look.nodes)
     statements += [statement for statement in rules if statement.state is not None]
     return step(key, entry["title"], statements or [replace(rules[0], state="unknown")])
@@ -116,7 +122,9 @@ def _missing_nodes(report: Report) -> list[Judgement]:
     return [Judgement("unknown", silent)] if silent else []
 
 
-def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Judgement:
+def _by_rules(
+    codes: Sequence[str], report: Report, do: str, before: Container[Key], logged: str = ""
+) -> Judgement:
     """Judge by findings that are new since `before`.
 
     Rules that do not apply, or that the user ignores with a reason, do not count.
@@ -130,8 +138,9 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
     ]
     new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
     as_before = tuple(_as_before(pair for pair in reported if pair not in new))
-    if new:
-        state: State = "failed" if any(finding.severity == "error" for _, finding in new) else "open"
+    stops = any(_stops(code, finding, before, logged) for code, finding in reported)
+    if new or stops:
+        state: State = "failed" if stops else "open"
         return Judgement(state, (*_sentences(new), *as_before), do)
     lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
     if lost:
@@ -144,6 +153,15 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
         None,
         tuple(dict.fromkeys(result.reason for result in results if result.reason and not result.deliberate)),
     )
+
+
+def _stops(code: str, finding: Finding, before: Container[Key], logged: str) -> bool:
+    """Return whether a finding stops the job here.
+
+    One that the old cluster had too does, unless a step was logged here that comes after it.
+    """
+    passed = finding.phase is None or PHASES.index(finding.phase) <= _FIRST_STEP
+    return finding.severity == "error" and not (logged and passed and key_of(code, finding) in before)
 
 
 def _as_before(reported: Iterable[tuple[str, Finding]]) -> Iterator[str]:
@@ -193,31 +211,46 @@ def _place_line(place: SitePlace) -> str:
 def _judge_job(look: Look) -> list[Judgement]:
     """Judge the errors that no other step is judged by, those of the launch script above all."""
     others, before = _codes(), look.comparison.kept if look.comparison else frozenset()
-    judgements = []
-    for report in filter(None, (look.report, look.nodes)):
-        rest = replace(
-            report, results=tuple(result for result in report.results if result.code not in others)
+    return [
+        _rest_judged(report, others, before, look)
+        for report in (look.report, look.nodes)
+        if report is not None
+    ]
+
+
+def _rest_judged(report: Report, others: Container[str], before: Container[Key], look: Look) -> Judgement:
+    """Judge one report by the rules that are not among the `others`.
+
+    Where they find nothing, but the job fails for another reason or some of them could not check, it is
+    unknown whether anything else stops the job.
+    """
+    rest = replace(report, results=tuple(result for result in report.results if result.code not in others))
+    reported = [(result.code, finding) for result, finding in rest.findings() if finding.severity == "error"]
+    if reported:
+        new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
+        as_before = _as_before(pair for pair in reported if pair not in new)
+        if not any(_stops(code, finding, before, look.logged) for code, finding in reported):
+            return Judgement("done", (look.logged, *as_before))
+        command, why = next_steps(rest)[0]
+        do = command if reported[0][1].fix or not why else f"{command}: {why}"
+        return Judgement("failed", (*_sentences(new), *as_before), do)
+    passed = rest.summary["pass"] + rest.summary["warn"]
+    none = f"no error found by {counted(passed, 'more rule')}"
+    lost = [result for result in rest.results if result.status == "skipped" and not result.deliberate]
+    skipped = f"{counted(len(lost), 'rule')} could not check"
+    if report.verdict == "failures":
+        first = " and ".join(dict.fromkeys(code for path in report.paths for code in path.codes[:1]))
+        after = f": {skipped}" if lost else ""
+        sentence = f"{none}, but {first} stops the job before others would show{after}"
+        return Judgement("unknown", (sentence,), next_steps(report)[0][0])
+    if rest.verdict == "could_not_check":
+        return Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{look.arguments}")
+    if lost:
+        reasons = listed(dict.fromkeys(result.reason for result in lost), _NAMED)
+        return Judgement(
+            "unknown", (f"{none}, but {skipped}: {reasons}",), f"verl-doctor check -v{look.arguments}"
         )
-        reported = [
-            (result.code, finding) for result, finding in rest.findings() if finding.severity == "error"
-        ]
-        errors = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
-        as_before = tuple(_as_before(pair for pair in reported if pair not in errors))
-        if errors:
-            command, why = next_steps(rest)[0]
-            do = command if errors[0][1].fix or not why else f"{command}: {why}"
-            judgements.append(Judgement("failed", (*_sentences(errors), *as_before), do))
-        elif rest.verdict == "could_not_check":
-            judgements.append(
-                Judgement("unknown", (headline(rest)[1], *as_before), f"verl-doctor check{look.arguments}")
-            )
-        else:
-            passed = rest.summary["pass"] + rest.summary["warn"]
-            new = "new error" if as_before else "error"
-            judgements.append(
-                Judgement("done", (f"no {new} found by {counted(passed, 'more rule')}", *as_before))
-            )
-    return judgements
+    return Judgement("done", (none,))
 
 
 _JUDGES: Mapping[str, Callable[[Look], list[Judgement]]] = {
@@ -287,6 +320,9 @@ def _differing(found: Sequence[Difference]) -> Iterator[str]:
         )
         nodes = f" on {difference.nodes}" if difference.nodes else ""
         why = f" ({', '.join(difference.codes)}: {difference.why})" if difference.codes else ""
-        yield f"{name}: {difference.old or 'none'} -> {difference.new or 'none'}{nodes}{why}"
+        yield (
+            difference.summary
+            or f"{name}: {difference.old or 'none'} -> {difference.new or 'none'}{nodes}{why}"
+        )
     if len(found) > NAMED:
         yield f"and {counted(len(found) - NAMED, 'more difference')}"

@@ -6,7 +6,6 @@ It is compared with the old cluster's snapshot.
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
 from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Judgement
+from verl_doctor.toolkit.commands.checklist.other_release import judge_other_release, origin
 from verl_doctor.toolkit.commands.checklist.tree_compare import HARMLESS, Damage, alone, compare
 from verl_doctor.toolkit.commands.checklist.trials import steps_logged
 from verl_doctor.toolkit.engine.collect import Collection
@@ -21,7 +21,6 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.repair.recorded import history
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
-from verl_doctor.toolkit.system.node_names import plain
 from verl_doctor.toolkit.text import counted, listed
 
 
@@ -42,6 +41,8 @@ def judge_tree(old: Snapshot | None, run: Session, facts: Collection, log: Path 
                 "unknown", (f"{old.path} does not record the contents of the tree: {was.reason}",), WITHOUT
             )
         ]
+    if (other := judge_other_release(old, run, facts, log)) is not None:
+        return [other]
     ours, scripts = _changed_by_us(run, new), _below(map(str, run.target.files), new)
     found = compare(was, new, ours)
     bad = [damage for damage in found if damage.fault not in HARMLESS and not _is_edited(damage, scripts)]
@@ -51,14 +52,14 @@ def judge_tree(old: Snapshot | None, run: Session, facts: Collection, log: Path 
         *((f"changed by verl-doctor: {listed(sorted(ours), 4)}",) if ours else ()),
         *((f"{counted(more, 'file')} not in the original, which no job imports",) if more else ()),
     )
-    whole = f"{counted(len(was.lines), 'file')} of {_origin(old, was)} compared with {new.folder}"
+    whole = f"{counted(len(was.lines), 'file')} of {origin(old, was)} compared with {new.folder}"
     statements = []
     if edited:
         statements.append(_edited(edited, run, facts, log))
     if bad:
         return [
             *statements,
-            Judgement("failed", (*_shown(bad), whole, *beside), _mend(bad, _origin(old, was), new)),
+            Judgement("failed", (*_shown(bad), whole, *beside), _mend(bad, origin(old, was), new)),
         ]
     rest = "the others" if edited else "all"
     return [*statements, Judgement("done", (f"{whole}: {rest} are unchanged", *beside))]
@@ -82,7 +83,7 @@ def _below(paths: Iterable[str], new: TreeManifest) -> frozenset[str]:
 
 def _is_edited(damage: Damage, scripts: frozenset[str]) -> bool:
     """Return whether the difference is in the launch script, which often has to differ on another cluster."""
-    return damage.path in scripts and damage.fault in ("different", "cut off")
+    return damage.path in scripts and damage.fault in ("different", "shorter")
 
 
 def _edited(scripts: list[Damage], run: Session, facts: Collection, log: Path | None) -> Judgement:
@@ -124,7 +125,7 @@ def _shown(found: list[Damage]) -> Iterator[str]:
         yield "and " + ", ".join(f"{number} more {fault}" for fault, number in rest.items())
 
 
-def _mend(bad: list[Damage], origin: str, new: TreeManifest) -> str:
+def _mend(bad: list[Damage], original: str, new: TreeManifest) -> str:
     """Return the command that repairs the worst damage."""
     first = bad[0]
     if first.fault == "nested":
@@ -141,12 +142,6 @@ def _mend(bad: list[Damage], origin: str, new: TreeManifest) -> str:
         )
     # Without the slashes the tree would land inside itself.
     return (
-        f"rsync -a --checksum --exclude verl-doctor.toml {shlex.quote(f'{origin}/')} "
+        f"rsync -a --checksum --exclude verl-doctor.toml {shlex.quote(f'{original}/')} "
         f"{shlex.quote(f'{new.folder}/')}"
     )
-
-
-def _origin(old: Snapshot, was: TreeManifest) -> str:
-    """Return the old tree, as rsync names it."""
-    host = f"{old.machine}:" if old.machine and old.machine != plain(platform.node()) else ""
-    return f"{host}{was.folder}"

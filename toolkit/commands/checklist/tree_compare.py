@@ -17,7 +17,7 @@ Fault = Literal[
     "nested",
     "missing",
     "empty",
-    "cut off",
+    "shorter",
     "half copied",
     "different",
     "other case",
@@ -34,7 +34,7 @@ HARMLESS: frozenset[Fault] = frozenset({"extra"})
 """Faults that do not affect a job."""
 
 _ORDER: tuple[Fault, ...] = get_args(Fault)
-_OF_CONTENT: frozenset[Fault] = frozenset({"empty", "cut off", "different"})
+_OF_CONTENT: frozenset[Fault] = frozenset({"empty", "shorter", "different"})
 # rsync(1), "--partial" and "--temp-dir": the file that is being written is ".NAME.XXXXXX" until it is whole.
 _OF_RSYNC = re.compile(r"\.(?P<name>.+)\.(?P<random>[A-Za-z0-9]{6})")
 _PARTIAL = re.compile(r"(?:.*/)?(?:\.rsync-partial|\.~tmp~)/.*|.*\.(?:filepart|part|partial)")
@@ -131,7 +131,7 @@ def _differs(old: Entry, new: Entry) -> Iterator[Damage]:
     elif not new.size:
         yield Damage("empty", new.path, f"0 of {old.size:,} bytes")
     elif new.size < old.size:
-        yield Damage("cut off", new.path, f"{new.size:,} of {old.size:,} bytes")
+        yield Damage("shorter", new.path, f"{new.size:,} of {old.size:,} bytes")
     else:
         yield Damage("different", new.path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.text import Text
@@ -25,6 +25,7 @@ _NAMED = 8  # rules
 _NAMED_OF_A_KIND = 4  # differences in the line of their kind
 _BREAKS = 4  # differences that break something, two lines each
 _KINDS = 4  # kinds of differences
+_KINDS_IN_WORDS: Final = {"finding": "new warnings"}
 _WIDEST = 40  # columns of a subject before its values
 
 
@@ -47,24 +48,24 @@ def _short(of: Comparison, width: int | None) -> Iterator[Text]:
 
     Then yield what may change the job, one line per kind, and the rest in numbers.
     """
-    breaks = of.of("breaks")
+    breaks = words.with_packages_together(of.of("breaks"))
     if breaks:
-        yield Text("Breaks what worked:", style="bold red")
-    for difference in breaks[:_BREAKS]:
-        whole = f"  {_head(difference, of, difference.why)}"
+        yield Text("Stops the job:", style="bold red")
+    for first, *more in breaks[:_BREAKS]:
+        whole = f"  {_head(first, of, first.why, more)}"
         fits = width is None or len(whole) <= width
-        yield _clipped(whole if fits else f"  {_head(difference, of)}", width)
-        if difference.next:
-            yield Text(f"    {harmless(difference.next)}", style="dim")
+        yield _clipped(whole if fits else f"  {_head(first, of, more=more)}", width)
+        if first.next:
+            yield Text(f"    {harmless(first.next)}", style="dim")
     kinds = words.by_kind(of.of("matters"))
     if kinds:
         yield Text("May change what the job does:", style="bold yellow")
     for kind, members in list(kinds.items())[:_KINDS]:
         shown = listed((_change(member) for member in members), _NAMED_OF_A_KIND)
-        yield _clipped(f"  {kind}: {shown}", width)
-    left = len(breaks[_BREAKS:]) + sum(len(members) for members in list(kinds.values())[_KINDS:])
+        yield _clipped(f"  {_KINDS_IN_WORDS.get(kind, kind)}: {shown}", width)
+    left = sum(map(len, breaks[_BREAKS:])) + sum(len(members) for members in list(kinds.values())[_KINDS:])
     rest = [f"{counted(left, 'more difference')}"] if left else []
-    rest += [f"{len(of.of('noise'))} that do not matter"] if of.of("noise") else []
+    rest += [f"{len(of.of('noise'))} without effect"] if of.of("noise") else []
     rest += [f"{len(of.not_compared)} not compared"] if of.not_compared else []
     if of.gone:
         codes = listed(dict.fromkeys(code for code, _ in of.gone), _NAMED)
@@ -79,14 +80,17 @@ def _clipped(text: str, width: int | None, style: str = "") -> Text:
 
 
 def _change(difference: Difference) -> str:
+    if difference.kind == "finding":
+        return f"{difference.subject} {without_middle(difference.new, _LONGEST)}"
     old, new = (without_middle(value, _SHORT) for value in words.values(difference))
-    return f"{difference.subject} {old} -> {new}"
+    codes = f" ({', '.join(difference.codes)})" if difference.codes else ""
+    return difference.summary or f"{difference.subject} {old} -> {new}{codes}"
 
 
 def _whole(of: Comparison, width: int | None) -> Iterator[Text]:
-    for difference in of.of("breaks"):
+    for first, *more in words.with_packages_together(of.of("breaks")):
         yield Text()
-        yield from _breaking(difference, of, width)
+        yield from _breaking(first, of, width, more)
     for group in words.groups(of.of("matters"), every=True):
         yield Text()
         yield from _group(group, of, width)
@@ -99,22 +103,29 @@ def _lines(text: str, width: int | None, indent: str, hanging: str, style: str =
     ]
 
 
-def _head(difference: Difference, of: Comparison, message: str = "") -> str:
+def _head(difference: Difference, of: Comparison, message: str = "", more: Sequence[Difference] = ()) -> str:
     """Return what breaks, which rules find it, and on which nodes.
 
-    A finding is shown by its rule's title unless its `message` is given.
+    A finding is shown by its rule's title unless its `message` is given. `more` are packages that are missing
+    like the first.
     """
     if difference.kind == "finding":
-        head = f"{', '.join(difference.codes)}  {message or difference.new}"
+        head = message or difference.new
+    elif more:
+        missing = listed((f"{entry.subject} {entry.old}" for entry in (difference, *more)), _NAMED_OF_A_KIND)
+        head = f"{len(more) + 1} packages are not installed: {missing}"
     else:
         old, new = (without_middle(value, _LONGEST) for value in words.values(difference))
-        head = f"{', '.join(difference.codes)}  {difference.kind} {difference.subject}: {old} -> {new}"
+        head = f"{difference.kind} {difference.subject}: {old} -> {new}"
+    head = "  ".join(filter(None, (", ".join(difference.codes), head)))
     place = words.where(difference, of)
     return f"{head}{f' ({place})' if place else ''}"
 
 
-def _breaking(difference: Difference, of: Comparison, width: int | None) -> Iterator[Text]:
-    yield from _lines(_head(difference, of), width, "", "  ", "bold red")
+def _breaking(
+    difference: Difference, of: Comparison, width: int | None, more: Sequence[Difference]
+) -> Iterator[Text]:
+    yield from _lines(_head(difference, of, more=more), width, "", "  ", "bold red")
     if difference.kind == "finding":
         yield from _lines(f"before  {difference.old}", width, "  ", "          ")
     yield from _lines(f"why     {difference.why}", width, "  ", "          ")
@@ -125,9 +136,13 @@ def _group(group: words.Group, of: Comparison, width: int | None) -> Iterator[Te
     yield from _lines(f"{group.kind}{f': {group.why}' if group.why else ''}", width, "", "  ", "bold yellow")
     size = min(_WIDEST, max(len(difference.subject) for difference in group.shown))
     for difference in group.shown:
+        if difference.summary:
+            yield from _lines(difference.summary, width, "  ", "      ")
+            continue
         old, new = (without_middle(value, _LONGEST) for value in words.values(difference))
         place = words.where(difference, of)
-        line = f"{difference.subject:<{size}}  {old} -> {new}{f'  {place}' if place else ''}"
+        change = f"before: {old}" if difference.kind == "finding" else f"{old} -> {new}"
+        line = f"{difference.subject:<{size}}  {change}{f'  {place}' if place else ''}"
         yield from _lines(line, width, "  ", "      ")
         if difference.next and not group.do:
             yield from _lines(f"do  {difference.next}", width, "      ", "          ", "dim")
@@ -150,7 +165,7 @@ def _rest(of: Comparison, width: int | None) -> Iterator[Text]:
 
 
 def _noise(group: words.Group, of: Comparison, width: int | None) -> Iterator[Text]:
-    yield Text(f"{group.kind} (does not matter)", style="dim")
+    yield Text(f"{group.kind} (no effect)", style="dim")
     for difference in group.shown:
         old, new = (without_middle(value, _LONGEST) for value in words.values(difference))
         place = words.where(difference, of)

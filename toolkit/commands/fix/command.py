@@ -8,18 +8,17 @@ from pathlib import Path
 import click
 
 from verl_doctor.toolkit.cluster.node_request import RequestedNodes
-from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY, InstallerLimit
+from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY, LONGEST, PLAN, InstallerLimit
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.engine.examination import Request, examine
-from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.options.examination import announced_session, show_report
 from verl_doctor.toolkit.options.options import (
     PATH,
     Rules,
     View,
     job_options,
-    node_options,
+    repair_options,
     rule_options,
     target_options,
     view_options,
@@ -35,7 +34,7 @@ from verl_doctor.toolkit.target import Options, UsageError
 )
 @target_options
 @job_options
-@node_options
+@repair_options
 @rule_options
 @view_options
 @click.option("--apply", "apply_them", is_flag=True, help="Apply the safe repairs, then check again.")
@@ -79,6 +78,7 @@ def fix(
     in_place: bool,
     through_links: bool,
     output_env: Path | None,
+    budget: float | None,
 ) -> int:
     """Show the repairs as a diff; --apply carries them out.
 
@@ -97,7 +97,11 @@ def fix(
         raise UsageError("--in-place works on this machine only: remove the options that name nodes")
     left: tuple[object, ...] = ()
     with nothing_on_stdout(), Progress() as progress:
-        run = _for_repairs(announced_session(options, rules, view), apply_them=apply_them, unsafe=unsafe)
+        run = announced_session(options, rules, view)
+        seconds = min(budget or (APPLY if apply_them else PLAN), LONGEST)
+        run = replace(run, installer_limit=InstallerLimit(seconds))
+        if apply_them and not unsafe:
+            run = replace(run, offline=True)  # no package may be installed
         job = job_environment.begin_from(run.machine, output_env)
         # The first node of a cluster is this machine: it is examined, and the others when all repairs are
         # done.
@@ -130,13 +134,3 @@ def fix(
             report = repair.show(run, collection, report, job, through_links=through_links, in_place=in_place)
     code = max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
     return show_report(report, run, view, code)
-
-
-def _for_repairs(run: Session, *, apply_them: bool, unsafe: bool) -> Session:
-    """Return the session with the time that a package installer may take.
-
-    It may take none if no package may be installed.
-    """
-    if apply_them:
-        return replace(run, offline=not unsafe, installer_limit=InstallerLimit(APPLY))
-    return run

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.snapshot import document
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.text import harmless
@@ -15,15 +16,16 @@ from verl_doctor.toolkit.text import harmless
 
 @dataclass(frozen=True)
 class SnapshotAnswer(Answer):
-    """What was taken, and the file that holds it, with its size in bytes."""
+    """What was taken, the verdict on this machine, and the file that holds it, with its size in bytes."""
 
     snapshot: Snapshot
+    report: Report
     file: Path
     size: int
 
     def document(self) -> document.SnapshotDocument:
         """Return in JSON types what the snapshot contains, and what could not be examined."""
-        return document.document(self.snapshot, self.file, self.size)
+        return document.document(self.snapshot, self.report, self.file, self.size)
 
     def text_lines(self, _width: int | None) -> Iterable[str]:
         """Return the same as text."""

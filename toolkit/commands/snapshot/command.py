@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -46,11 +47,16 @@ def snapshot(*, file: Path, options: Options, nodes: RequestedNodes | None, deep
     names of hosts, users and folders, but nothing that may be a secret.
     """
     from verl_doctor.toolkit.commands.snapshot.answer import SnapshotAnswer  # noqa: PLC0415 - only this command needs it
-    from verl_doctor.toolkit.snapshot import snapshot as kept  # noqa: PLC0415 - only this command needs it
+    from verl_doctor.toolkit.engine.examination import Request, examine  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.snapshot import snapshot as kept  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.snapshot.examination import WholeSnapshot  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.snapshot.nodes import FoldedNodes  # noqa: PLC0415 - see above
 
     with nothing_on_stdout(), Progress() as progress:
         run = open_session(options, deep=deep)
         seen = kept.look(run, nodes, progress.show)
         text = kept.dump(seen, run.registry.collectors)
+        progress.show("checking")
+        report = examine(Request(run, WholeSnapshot(replace(seen, nodes=FoldedNodes())))).report
     output.write(file, text, private=True)
-    return show(SnapshotAnswer(seen, file, len(text)), form, None)
+    return show(SnapshotAnswer(seen, report, file, len(text)), form, None)

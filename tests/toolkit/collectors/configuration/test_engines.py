@@ -11,6 +11,7 @@ from support.environments import interpreter, site_packages
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, chosen_engines
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.target import Target
@@ -18,6 +19,7 @@ from verl_doctor.toolkit.target import Target
 SGLANG = "actor_rollout_ref.rollout.name=sglang"
 MEGATRON = "actor_rollout_ref.actor.strategy=megatron"
 LIGER = "+actor_rollout_ref.model.use_liger=True"
+NONE = Packages(())
 
 
 def look(
@@ -25,6 +27,7 @@ def look(
     *words: str,
     installed: tuple[str, ...] = ("torch",),
     configuration: Configuration | None = None,
+    packages: Packages | Unknown = NONE,
 ) -> ChosenEngines | Unknown:
     site = site_packages(top)
     for name in installed:
@@ -40,7 +43,8 @@ def look(
         (verl / name).write_text(line)
     trees = VerlTrees(Tree(str(verl), "verl", "0.9.1", "site-packages"), "it was named")
     target = Target(Path("/env/bin/python"), chosen_by="--python")
-    return chosen_engines.collect(configuration or configured(*words)[0], trees, target, interpreter(site))
+    chosen = configuration or configured(*words)[0]
+    return chosen_engines.collect(chosen, trees, target, interpreter(site), packages)
 
 
 def engines(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> list[tuple[str, bool, str]]:
@@ -88,8 +92,17 @@ def test_engines_that_this_verl_does_not_import_are_not_judged(tmp_path: Path) -
     assert engines(tmp_path, "actor_rollout_ref.rollout.name=trtllm") == []
 
 
-def test_environment_without_torch_is_not_judged(tmp_path: Path) -> None:
+def test_environment_with_neither_torch_nor_verl_is_not_judged(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path, SGLANG, installed=()), Absent)
+    assert isinstance(look(tmp_path, SGLANG, installed=(), packages=Unknown("unreadable")), Absent)
+
+
+def test_engine_is_missing_where_verl_is_installed_without_its_requirements(tmp_path: Path) -> None:
+    """As PKG101 finds: the metadata of verl show that the job is to run in this environment."""
+    packages = Packages((Distribution("verl", "0.8.0", "/env/verl-0.8.0.dist-info"),))
+    found = look(tmp_path, SGLANG, installed=(), packages=packages)
+    assert isinstance(found, ChosenEngines)
+    assert [(engine.module, engine.installed) for engine in found.engines] == [("sglang", False)]
 
 
 TRACKING = """

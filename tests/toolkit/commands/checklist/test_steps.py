@@ -45,17 +45,30 @@ def test_state_of_a_step_follows_from_its_rules(report: Report, state: State | N
     assert bool(found.do) == (state in {"open", "failed", "unknown"})
 
 
-def test_findings_of_the_old_cluster_keep_no_step_open() -> None:
-    before = {key_of("PY103", finding("error", "it is cold in /b"))}
-    found = _by_rules(["PY103"], report_with("fail", finding("error")), "do this", before)
+def test_warnings_of_the_old_cluster_keep_no_step_open() -> None:
+    before = {key_of("PY103", finding("warning", "it is cold in /b"))}
+    found = _by_rules(["PY103"], report_with("warn", finding("warning")), "do this", before)
     assert (found.state, found.evidence) == ("done", ("same as on the old cluster: PY103 it is cold in /a",))
-    more = report_with("fail", finding("error"), finding("warning", "it is wet"))
+    more = report_with("warn", finding("warning"), finding("warning", "it is wet"))
     found = _by_rules(["PY103"], more, "do this", before)
     assert (found.state, found.evidence[0]) == ("open", "PY103 it is wet")
 
 
+def test_error_stops_the_job_even_if_the_old_cluster_had_it_too() -> None:
+    before = {key_of("PY103", finding("error", "it is cold in /b"))}
+    found = _by_rules(["PY103"], report_with("fail", finding("error")), "do this", before)
+    evidence = ("same as on the old cluster: PY103 it is cold in /a",)
+    assert (found.state, found.evidence, found.do) == ("failed", evidence, "do this")
+    found = _by_rules(
+        ["PY103"], report_with("fail", finding("error")), "do this", before, "a step was logged"
+    )
+    assert (found.state, found.evidence) == ("done", evidence)
+    later = report_with("fail", replace(finding("error"), phase="checkpoint"))
+    assert _by_rules(["PY103"], later, "do this", before, "a step was logged").state == "failed"
+
+
 def job_with(*results: CheckResult) -> Look:
-    nothing: Any = SimpleNamespace(target=SimpleNamespace(arguments=["run.sh"]))
+    nothing: Any = SimpleNamespace(target=SimpleNamespace(arguments=["run.sh"], files=()))
     report = Report({"arguments": ["run.sh"]}, results, fix_safety={"script-word": "safe"})
     return Look(cast("Any", nothing), nothing, report)
 
@@ -71,24 +84,33 @@ def test_fault_of_the_launch_script_fails_the_step_of_the_job() -> None:
     assert judged.do == "verl-doctor fix run.sh"
 
 
-def test_errors_of_other_steps_do_not_fail_the_step_of_the_job() -> None:
-    elsewhere = CheckResult("VLLM101", "t", "fail", findings=(finding("error"),))
-    passed = CheckResult("CFG101", "t", "pass")
-    (judged,) = _judge_job(job_with(elsewhere, passed))
-    assert (judged.state, judged.evidence) == ("done", ("no error found by 1 more rule",))
+def test_step_of_the_job_is_not_ticked_while_another_step_stops_the_job() -> None:
+    elsewhere = CheckResult("PKG101", "t", "fail", findings=(finding("error"),))
+    passed, skipped = CheckResult("CFG101", "t", "pass"), CheckResult("CFG120", "t", "skipped", "no torch")
+    (judged,) = _judge_job(job_with(elsewhere, passed, skipped))
+    assert judged.state == "unknown"
+    (sentence,) = judged.evidence
+    assert sentence.endswith("PKG101 stops the job before others would show: 1 rule could not check")
     broken = CheckResult("CFG101", "t", "error", "it broke")
-    (judged,) = _judge_job(job_with(elsewhere, broken))
+    (judged,) = _judge_job(job_with(broken))
     assert (judged.state, judged.do) == ("unknown", "verl-doctor check run.sh")
 
 
-def test_errors_of_the_old_cluster_do_not_fail_the_step_of_the_job_but_are_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize(("deliberate", "state"), [(False, "unknown"), (True, "done")])
+def test_step_of_the_job_names_why_rules_could_not_check(*, deliberate: bool, state: State) -> None:
+    passed = CheckResult("CFG101", "t", "pass")
+    skipped = CheckResult("CFG120", "t", "skipped", "no torch", deliberate=deliberate)
+    (judged,) = _judge_job(job_with(passed, skipped))
+    assert judged.state == state
+    assert ("1 rule could not check: no torch" in judged.evidence[0]) is not deliberate
+
+
+def test_errors_of_the_old_cluster_fail_the_step_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = SimpleNamespace(kept={key_of("CFG101", finding("error"))})
     monkeypatch.setattr(Look, "comparison", kept)
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(finding("error"),))))
-    assert judged.state == "done"
-    assert judged.evidence == (
-        "no new error found by 0 more rules",
-        "same as on the old cluster: CFG101 it is cold in /a",
-    )
+    kept_error = "same as on the old cluster: CFG101 it is cold in /a"
+    assert (judged.state, judged.evidence) == ("failed", (kept_error,))
+    monkeypatch.setattr(Look, "logged", "a step was logged")
+    (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(finding("error"),))))
+    assert (judged.state, judged.evidence) == ("done", ("a step was logged", kept_error))

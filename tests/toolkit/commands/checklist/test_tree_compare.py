@@ -94,7 +94,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     ),
     "a folder is missing": (lambda top: shutil.rmtree(top / "verl/workers"), ["missing: verl/workers/"]),
     "a file is missing": (lambda top: (top / "verl/workers/actor.py").unlink(), ["missing: verl/workers/actor.py"]),
-    "cut off": (lambda top: cut(top / "verl/protocol.py"), ["cut off: verl/protocol.py"]),
+    "cut off": (lambda top: cut(top / "verl/protocol.py"), ["shorter: verl/protocol.py"]),
     "empty": (lambda top: (top / "verl/protocol.py").write_text(""), ["empty: verl/protocol.py"]),
     "other text of the same length": (
         lambda top: (top / "verl/protocol.py").write_text("y = 2\n" * 50),
@@ -152,7 +152,7 @@ def test_lost_patch_is_not_copy_damage(old: Path, new: Path) -> None:
     (new / "verl/protocol.py").write_text("def f(a):\n    return g(a=a)\n")
     assert bad(old, new) == []
     (new / "verl/protocol.py").write_text("def f(a):\n    return h(a=a)\n")
-    assert bad(old, new) == ["cut off: verl/protocol.py"]
+    assert bad(old, new) == ["shorter: verl/protocol.py"]
 
 
 def test_checkout_next_to_an_incomplete_package(old: Path, new: Path) -> None:

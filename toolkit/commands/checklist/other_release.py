@@ -1,0 +1,90 @@
+"""Judge a verl tree whose release is not that of the old cluster: its files differ without any damage."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.checkout import Checkout
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.collectors.packages.records import Records
+from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest, top_of
+from verl_doctor.toolkit.commands.checklist.checklist import Judgement
+from verl_doctor.toolkit.commands.checklist.trials import steps_logged
+from verl_doctor.toolkit.comparison import meaning
+from verl_doctor.toolkit.engine.collect import Collection, Facts
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.system.node_names import plain
+from verl_doctor.toolkit.text import counted
+
+
+def judge_other_release(old: Snapshot, run: Session, facts: Collection, log: Path | None) -> Judgement | None:
+    """Judge the tree by its own list of files; None if its release is the old one, or one is unknown."""
+    trees, here = old.get(VerlTrees), facts.get(VerlTrees)
+    if isinstance(trees, Unknown) or isinstance(here, Unknown):
+        return None
+    was, now = trees.imported, here.imported
+    if not was.version or not now.version or was.version == now.version:
+        return None
+    both = f"verl {now.version} is installed here, {was.version} where the job worked"
+    do = _way_to(was, now, old)
+    if lost := _lost(now, facts):
+        missing = (
+            f"{counted(lost, 'file')} of verl {now.version} {'is' if lost == 1 else 'are'} missing or empty"
+        )
+        return Judgement("failed", (both, missing), do or meaning.install("verl", now.version, ""))
+    intact = [tree.version for tree in (now, was) if _is_intact(tree, facts if tree is now else old)]
+    if intact:
+        both += "; both are intact" if len(intact) == 2 else f"; {intact[0]} is intact"
+    if logged := steps_logged(run, facts, log):
+        return Judgement("done", (both, f"the job works with {now.version}: {logged}"))
+    settled = f"a DEBUG run that logs a step shows that the job works with {now.version}"
+    return Judgement("open", (both, settled), do)
+
+
+def _lost(tree: Tree, facts: Facts) -> int:
+    """Return how many files of the wheel a job would miss."""
+    records = facts.get(Records)
+    if isinstance(records, Unknown) or tree.place != "site-packages":
+        return 0
+    return sum(drift.lost for drift in records.drifts if drift.package == "verl")
+
+
+def _is_intact(tree: Tree, facts: Facts) -> bool:
+    """Return whether all files are as the wheel brought them; False if no wheel shows it."""
+    records = facts.get(Records)
+    if isinstance(records, Unknown) or tree.place != "site-packages":
+        return False
+    return any(
+        record.package == "verl"
+        and record.files > 0
+        and not (record.missing or record.changed or record.unread or record.problem)
+        for record in records.packages
+    )
+
+
+def _way_to(was: Tree, now: Tree, old: Snapshot) -> str:
+    """Return the command that brings the old release: pip's, or the checkout's; "" after an upgrade."""
+    install = meaning.install("verl", was.version, now.version)
+    if not install:
+        return ""
+    top = top_of(now)
+    if os.path.exists(top / ".git"):
+        checkout = old.get(Checkout)
+        revision = f"v{was.version}" if isinstance(checkout, Unknown) else checkout.commit
+        return f"git -C {shlex.quote(str(top))} checkout {shlex.quote(revision)}"
+    if was.place == "site-packages":
+        return install
+    manifest = old.get(TreeManifest)
+    folder = was.folder if isinstance(manifest, Unknown) else origin(old, manifest)
+    return f"copy {shlex.quote(folder)} to a new folder, then: pip install --no-deps -e FOLDER"
+
+
+def origin(old: Snapshot, was: TreeManifest) -> str:
+    """Return the old tree, as rsync names it."""
+    host = f"{old.machine}:" if old.machine and old.machine != plain(platform.node()) else ""
+    return f"{host}{was.folder}"

@@ -1,0 +1,31 @@
+"""Which differences follow from another release of verl, rather than from what the user changed."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.comparison.subjects import leaves
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+
+
+def of_verl(old: Snapshot, new: Snapshot) -> tuple[str, str] | None:
+    """Return verl's old and new release, None if they are equal or one is unknown."""
+    was, now = old.get(VerlTrees), new.get(VerlTrees)
+    if isinstance(was, Unknown) or isinstance(now, Unknown):
+        return None
+    versions = was.imported.version, now.imported.version
+    return versions if all(versions) and versions[0] != versions[1] else None
+
+
+def settings_of_one(old: Snapshot, new: Snapshot) -> frozenset[str]:
+    """Return the keys that one release of verl has and the other lacks.
+
+    A key that only one launch script sets is the user's.
+    """
+    was, now = old.get(Configuration), new.get(Configuration)
+    if of_verl(old, new) is None or isinstance(was, Unknown) or isinstance(now, Unknown):
+        return frozenset()
+    before, after = ({key for key, _ in leaves(side.after, "")} for side in (was, now))
+    set_before, set_after = ({word.key for word in side.overrides} for side in (was, now))
+    return frozenset((before ^ after) - (set_before ^ set_after))
