@@ -187,7 +187,7 @@ def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: ValueReader, 
 def _by_defaults(
     nodes: list[ast.expr], ops: list[ast.cmpop], reader: ValueReader, scope: Scope
 ) -> bool | None:
-    """Evaluate `getattr(thing, "name", 0) > 0` where the thing has no such name; None for any other comparison."""
+    """Evaluate `getattr(thing, "name", 0) > 0` for a thing without that name; None for any other test."""
     compare = COMPARE.get(type(ops[0])) if len(ops) == 1 else None
     sides: list[Any] = []
     for node in nodes:

@@ -618,7 +618,10 @@ def _annotations(node: _FunctionNode) -> Iterator[ast.expr]:
 
 
 def _is_self(node: ast.expr, context: Context) -> bool:
-    """Return whether an expression is the instance that a function put in place of a method receives: it may store anything there."""
+    """Return whether an expression is the instance that a function put in place of a method receives.
+
+    It may store anything there.
+    """
     found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
     return found is not None and any(
         entry.parameter and isinstance(entry.value, Instance) for entry in found[1]

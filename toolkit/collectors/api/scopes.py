@@ -80,7 +80,10 @@ class Scopes:
         return scope
 
     def _instance(self, place: ast.expr, scope: Scope) -> Value:
-        """Return the instance that a function receives which is put in place of a method; None where it replaces something else."""
+        """Return the instance that a function put in place of a method receives.
+
+        None where it replaces something else.
+        """
         if not isinstance(place, ast.Attribute):
             return None
         owner, replaced = (self.reader.value(part, scope) for part in (place.value, place))

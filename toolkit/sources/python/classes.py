@@ -98,7 +98,7 @@ def member(sources: Lookup, owner: Class, name: str) -> Answer:
 
 
 def _by_metaclass(sources: Lookup, owner: Class, name: str) -> Answer | None:
-    """Look up a name in the metaclass that a class names itself; None where it names none, or has no such name."""
+    """Look up a name in the metaclass that a class names itself; None without one or without the name."""
     if not owner.metaclass:
         return None
     match _base(sources, owner, owner.metaclass):

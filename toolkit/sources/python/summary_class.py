@@ -289,7 +289,10 @@ class _ClassReader:
                     self.members[attr] = Attribute(attr, self.module, node.lineno, annotation_text)
 
     def _made(self, node: ast.Assign, parameters: Mapping[str, ast.expr | None], this: str) -> None:
-        """Read `self.name = Kind(...)`, unless `Kind` is a parameter of the method, and parameters that hold a class. None adds no information."""
+        """Read `self.name = Kind(...)` and parameters that hold a class; None adds no information.
+
+        A `Kind` that is a parameter of the method is not read.
+        """
         match node:
             case ast.Assign(value=ast.Constant(value=None)):
                 return
