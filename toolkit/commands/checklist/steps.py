@@ -205,8 +205,7 @@ def _judge_job(look: Look) -> list[Judgement]:
         as_before = tuple(_as_before(pair for pair in reported if pair not in errors))
         if errors:
             command, why = next_steps(rest)[0]
-            do = command if errors[0][1].fix or not why else f"{command}: {why}"
-            judgements.append(Judgement("failed", (*_sentences(errors), *as_before), do))
+            judgements.append(Judgement("failed", (*_sentences(errors), *as_before), command or why))
         elif rest.verdict == "could_not_check":
             judgements.append(
                 Judgement("unknown", (headline(rest)[1], *as_before), f"verl-doctor check{look.arguments}")
