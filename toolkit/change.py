@@ -181,6 +181,11 @@ class Fix:
     last_resort: bool = False
 
     @property
+    def sets_variables(self) -> bool:
+        """Whether its family, the folder of its module, is that of the job's variables."""
+        return self.plan.__module__.split(".")[-2:-1] == ["variables"]
+
+    @property
     def title(self) -> str:
         """The first line of the fix's docstring."""
         return (inspect.getdoc(self.plan) or self.id).splitlines()[0].rstrip(".")

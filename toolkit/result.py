@@ -187,13 +187,14 @@ class Report:
     why there is no verl to judge, "" where there is a verl or where rules were selected by name. `repairs` is
     None for a check; `applied` is whether they were carried out; `environment` are the requested files.
     `nodes` is None when one machine was judged. `unchanged` are the results of an earlier run. `forecasts`
-    are the verdicts after a plan.
+    are the verdicts after a plan. `fixes_of_variables` are the fixes that need a folder for the variables.
     """
 
     target: Mapping[str, Any]
     results: tuple[CheckResult, ...]
     seconds: float = 0.0
     fix_safety: Mapping[str, Safety] = field(default_factory=dict)
+    fixes_of_variables: frozenset[str] = frozenset()
     not_selected: Mapping[str, Iterable[str]] = field(default_factory=dict)
     unexamined: str = ""
     repairs: tuple[Repair, ...] | None = None

@@ -1,11 +1,15 @@
-"""Text for a terminal: external input is made harmless, and lines are wrapped with a hanging indent."""
+"""Text for a terminal: external input is made harmless, and lines are wrapped with a hanging indent.
+
+Also the name of an enumeration that a wrong one may mean.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Cf holds the characters that reorder text on the screen, with which a log or a path may hide something.
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -156,3 +160,19 @@ def without_middle(text: str, size: int) -> str:
 def canonical(name: str) -> str:
     """Return the normalised form of a distribution's name (PEP 503)."""
     return _SEPARATORS.sub("-", name).strip("-").lower()
+
+
+def with_part(part: str, names: Iterable[str]) -> list[str]:
+    """Return the other names of which a word is a part, as async is of separate_async."""
+    word = part.lower()
+    return [name for name in names if word in re.split(r"[-_ .]", name.lower()) and name.lower() != word]
+
+
+def closest(name: str, names: Sequence[str], cutoff: float = 0.6) -> str:
+    """Return the accepted name that a wrong one may mean, "" if there is none or several may be meant.
+
+    If accepted names have it as a part, only these may: the nearest in letters may be the opposite.
+    """
+    if (whole := with_part(name, names)) and name not in names:
+        return whole[0] if len(whole) == 1 else ""
+    return next(iter(difflib.get_close_matches(name, names, 1, cutoff)), "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from verl_doctor.checks.attention._attention_examples import (
@@ -16,7 +15,7 @@ from verl_doctor.checks.shared.attention import about, choices, heeded, location
 from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends
 from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, AttentionAsked, RequestedBackend
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import closest, listed
 
 
 def _examples() -> list[Example]:
@@ -65,8 +64,8 @@ def attention_backend_unknown(requested: AttentionAsked, backends: AttentionBack
 
 def _nearest(name: str, backends: AttentionBackends) -> str:
     names = [backend.name for backend in backends.backends]
-    found = difflib.get_close_matches(name.upper().removesuffix("_VLLM_V1"), names, n=1)
-    return f"; write {found[0]}" if found else ""
+    found = closest(name.upper().removesuffix("_VLLM_V1"), names)
+    return f"; write {found}" if found else ""
 
 
 def _engine(place: RequestedBackend, backends: AttentionBackends) -> str:

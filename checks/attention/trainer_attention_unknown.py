@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from verl_doctor.toolkit.collectors.vllm.trainer_attention import TrainerAttention
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import closest, listed
 
 _KEY = "actor_rollout_ref.model.override_config.attn_implementation"
 _KNOWN = ("eager", "flash_attention_3", "flash_attention_2", "flex_attention", "sdpa")
@@ -50,9 +49,9 @@ def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:
     Use a name that transformers supports, or remove the setting: verl then requests `flash_attention_2`.
     """
     if attention.known and attention.name not in attention.known:
-        near = difflib.get_close_matches(attention.name.lower(), attention.known, n=1, cutoff=0.5)
+        near = closest(attention.name.lower(), attention.known, 0.5)
         yield Finding(
-            f"transformers has no attention {attention.name}" + (f"; it has {near[0]}" if near else ""),
+            f"transformers has no attention {attention.name}" + (f"; it has {near}" if near else ""),
             Evidence(attention.name, f"one of {listed(attention.known, 6)}", attention.written),
             location=Location(attention.path, attention.line or None) if attention.path else None,
             remedy=f"set {attention.written} to a name that it has, or remove it",

@@ -45,6 +45,7 @@ from verl_doctor.toolkit.rule import (
     Subject,
     check,
 )
+from verl_doctor.toolkit.text import with_part
 
 _WHAT = {
     ROLLOUT: "rollout",
@@ -94,7 +95,10 @@ _HAVE = VerlRegistries(
         ROLLOUT: Registry(names=("vllm", "sglang"), read_from="/env/verl/workers/rollout/base.py:81"),
         MODE: Registry(names=("async",), read_from="/env/verl/workers/rollout/base.py:81"),
         ESTIMATOR: Registry(names=("gae", "grpo"), read_from="/env/verl/trainer/ppo/core_algos.py:212"),
-        TRAINER: Registry(names=("sync",), read_from="/env/verl/trainer/ppo/v1/trainer_sync.py:24"),
+        TRAINER: Registry(
+            names=("colocate_async", "separate_async", "sync"),
+            read_from="/env/verl/trainer/ppo/v1/trainer_sync.py:24",
+        ),
         LOGGER: Registry(names=("console", "wandb", "swanlab"), read_from="/env/verl/utils/tracking.py:46"),
         TRANSPORT: Registry(names=("naive", "nccl"), read_from="/env/verl/checkpoint_engine/base.py:246"),
         RESUME: Registry(
@@ -182,7 +186,7 @@ def _examples() -> list[Example]:
         Example(
             "a trainer that verl does not have",
             (*configured(f"+{TRAINER}=async"), _HAVE),
-            "has no trainer async",
+            "has no trainer async; it has only colocate_async, separate_async and sync",
         ),
         Example(
             "checkpoints of what verl can save",
@@ -245,27 +249,38 @@ def choice_unknown(
                 continue
             names = ", ".join(registry.names)
             near = _nearest(value, registry.names)
+            several = [] if near else with_part(value, registry.names)
             yield Finding(
                 f"{release(configuration)} has no {_WHAT[key]} {value}"
-                + (f"; did you mean {near}?" if near else ""),
+                + (f"; did you mean {near}?" if near else "")
+                + (f"; it has only {_in_words(registry.names, 'and')}" if several else ""),
                 Evidence(
                     found=word.text if word else f"{key}: {value}",
                     wanted=f"one of {names}",
                     read_from=registry.read_from,
                 ),
                 location=place(word) if word else own and Location(*own),
-                remedy=f"write {near} instead of {value}" if near else f"set {key} to one of {names}",
+                remedy=f"write {near or _in_words(several, 'or')} instead of {value}"
+                if near or several
+                else f"set {key} to one of {names}",
                 subject=Subject("setting", key),
                 severity="warning" if key in CONTENTS else None,
                 stops=() if key in CONTENTS else (EVERY_JOB,),
                 phase="workers" if key == RESUME and not configuration.has(ROLLOUT) else _PHASES.get(key),
                 **healed(
                     "CFG119",
-                    _correction(word, value, near, default, only=registry.names == (near,))
+                    None
+                    if several
+                    else _correction(word, value, near, default, only=registry.names == (near,))
                     if word
                     else _override(configuration, key, value, near),
                 ),
             )
+
+
+def _in_words(names: Sequence[str], conjunction: str) -> str:
+    *others, last = names
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
 def _nearest(value: str, names: Sequence[str]) -> str:
@@ -273,9 +288,8 @@ def _nearest(value: str, names: Sequence[str]) -> str:
 
     The result is "" if none is close, or if several have the value as a part.
     """
-    parts = [name for name in names if value.lower() in re.split(r"[-_ ]", name.lower())]
-    if len(parts) > 1 and value not in names:
-        return ""
+    if (whole := with_part(value, names)) and value not in names:
+        return whole[0] if len(whole) == 1 else ""
     plain = {_plain(name): name for name in reversed(names)}
     near = difflib.get_close_matches(_plain(value), plain, 1)
     return plain[near[0]] if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
@@ -13,6 +12,7 @@ from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
 from verl_doctor.toolkit.collectors.vllm.engine_limits import EngineLimit, EngineLimits
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.sources.hydra.written import as_written
+from verl_doctor.toolkit.text import closest
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SHARE = f"{_ROLLOUT}.gpu_memory_utilization"
@@ -132,7 +132,7 @@ def _nearest(limit: EngineLimit, value: object, default: object) -> object:
     """
     if isinstance(value, str):
         digits = [name for name in limit.choices if _digits(value) and _digits(name) == _digits(value)]
-        return next(iter(difflib.get_close_matches(value, digits or limit.choices, 1, _SLIP)), None)
+        return closest(value, digits or limit.choices, _SLIP) or None
     if not isinstance(value, (int, float)):
         return None
     candidates = [share_of_percent(value, default), limit.bounds.get("ge"), limit.bounds.get("le"), default]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Command, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Rewrite, Subject, check
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import closest, listed
 
 _FEW = 8  # options of a group that a sentence names
 _RESOLVER = re.compile(r"(?<!\\)(?:\\\\)*\$\{([A-Za-z_][\w.]*):")  # behind a backslash it is a text
@@ -298,11 +297,11 @@ def _other_option(configuration: Configuration) -> Correction | None:
         )
     if word is None or not configuration.options:
         return None
-    near = difflib.get_close_matches(str(word.value), configuration.options, 1)
+    near = closest(str(word.value), configuration.options)
     head = word.text.partition("=")[0]
-    other = near[0] if near else "verl's own"
+    other = near or "verl's own"
     effect = f"the job is configured with {word.key}: {other} instead of {word.value}"
-    return reworded(word, f"{head}={near[0]}" if near else None, effect=effect)
+    return reworded(word, f"{head}={near}" if near else None, effect=effect)
 
 
 def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correction | None:

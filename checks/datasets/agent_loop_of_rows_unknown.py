@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -22,7 +21,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.configuration.registries import AGENT_LOOP, Registry, VerlRegistries
 from verl_doctor.toolkit.collectors.model.data_tables import DataTables
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import closest, listed
 
 _FILE = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 _MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
@@ -98,10 +97,10 @@ def agent_loop_of_rows_unknown(
         unknown = [name for name in table.agents if name not in known.names]
         if unknown:
             spared = takes_part(tables, configuration, table.file.role)
-            near = difflib.get_close_matches(unknown[0], known.names, n=1, cutoff=0.5)
+            near = closest(unknown[0], known.names, 0.5)
             yield Finding(
                 f"{table.file.path}: this verl has no agent loop {listed(unknown, 3)}"
-                + (f"; did you mean {near[0]}?" if near else ""),
+                + (f"; did you mean {near}?" if near else ""),
                 Evidence(listed(unknown, 3), f"one of {listed(known.names, 6)}", known.read_from),
                 location=location(table.file),
                 remedy=(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +22,7 @@ from verl_doctor.toolkit.collectors.model.data_demands import ScoredSources
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import closest, listed
 
 _SCORES = "/env/verl/utils/reward_score/__init__.py"
 _NAMES = ("openai/gsm8k", "lighteval/MATH")
@@ -113,11 +112,11 @@ def data_source_not_scored(
                 phase=phase,
             )
         if refused:
-            near = difflib.get_close_matches(refused[0], scored.names, n=1, cutoff=0.5)
+            near = closest(refused[0], scored.names, 0.5)
             spared = len(refused) < len(table.sources) and takes_part(tables, configuration, table.file.role)
             yield Finding(
                 f"{table.file.path}: verl has no reward function for data_source {listed(refused, _SHOWN)}"
-                + (f"; did you mean {near[0]}?" if near else ""),
+                + (f"; did you mean {near}?" if near else ""),
                 Evidence(listed(refused, _SHOWN), f"one of {listed(scored.names, _SHOWN)}", scored.read_from),
                 location=location(table.file),
                 remedy="set custom_reward_function.path to a file with your compute_score",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from verl_doctor.checks.loading._loading import LOAD_FORMAT, PACKAGE_OF, VLLM, job, load_format
@@ -12,6 +11,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.vllm.loading import VllmLoading
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import closest
 
 _PLAIN = Packages((Distribution(name="vllm", version="0.31.0", location="/env/vllm.dist-info"),))
 _STREAMER = Packages(
@@ -78,11 +78,7 @@ def load_format_unknown(
         message = f"load_format={format_} needs the package {package}, which is not installed"
         remedy = f"install {package}, or remove load_format"
     else:
-        near = (
-            "dummy"
-            if format_.startswith("dummy")
-            else next(iter(difflib.get_close_matches(format_, vllm.formats, 1)), "")
-        )
+        near = "dummy" if format_.startswith("dummy") else closest(format_, vllm.formats)
         old = f", and {release(configuration)} passes it on unchanged" if format_.startswith("dummy") else ""
         message = f"vLLM {vllm.version} has no load format {format_}{old}"
         remedy = (

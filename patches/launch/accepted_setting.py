@@ -41,6 +41,8 @@ def accepted_setting(
     """
     line = f"edit {finding.location} by hand" if finding.location else "change it by hand"
     tried = f"{counted(accepted.tried, 'configuration')} tried in {accepted.seconds:.0f} s"
+    if accepted.unclear:
+        return Refusal(f"it may mean {' or '.join(accepted.unclear)}; {line}")
     if not accepted.settings:
         return Refusal(f"no other setting of the script heals it ({tried}); {line}")
     values = {setting.key: LEAVE_OUT if setting.left_out else setting.value for setting in accepted.settings}

@@ -41,7 +41,9 @@ _LATER_AT_FIRST = (
     "set variables, launchers, folders on PYTHONPATH, quotes and exports became repairable; and a chain of edits that ends at another fault is "
     "undone. The 78 that were not healed, and those that cannot be, were tried again afterwards; the rows of the other 78 are those of the first attempt. "
     "`parts_reward_beside_its_helper` died in its run without an exception in its log, while ten other processes kept two cores busy; the same script "
-    "trained when it was run again. `keys_reward_in_the_home` names a file in a home that `heal.py` has removed by the time of the construction."
+    "trained when it was run again. `keys_reward_in_the_home` names a file in a home that `heal.py` has removed by the time of the construction. "
+    "An edit that helps only together with a later one counts as repaired since the same day, and `keys_trainer_mode_async` is left: `sync` is "
+    "the opposite, and the other two may both be meant."
 )
 _ENVIRONMENTS = "## Environments"
 _NEAREST = "## The nearest configuration that construction accepts"  # written by hand from what bench_nearest.py prints

@@ -131,7 +131,7 @@ def test_rule_proposes_a_correction(
     ("value", "names", "near", "certain"),
     [
         ("async", ("sync", "colocate_async", "separate_async"), "", False),
-        ("async", ("sync", "separate_async"), "sync", False),
+        ("async", ("sync", "separate_async"), "separate_async", False),
         ("token_mean", ("token-mean", "seq-mean"), "token-mean", True),
         ("vlm", ("vllm", "sglang"), "vllm", True),
     ],

@@ -93,7 +93,7 @@ def test_next_steps_are_shown(
         words = ("fix", "--python", python, "--vllm", vllm, *SELECTED, *arguments)
         return inside(*words, cwd=job, monkeypatch=monkeypatch, capfd=capfd).stdout
 
-    assert "\n  verl-doctor fix --apply --output-env DIR" in fix()
+    assert "\n  verl-doctor fix --apply --output-env env" in fix()
     assert "NOTHING DONE" in fix("--apply")
     assert f"\n  verl-doctor fix --apply --output-env {job}/env" in fix("--output-env", "env")
     output = fix("--apply", "--output-env", "env")

@@ -84,7 +84,7 @@ def test_showing_a_kept_result_does_not_make_it_younger(tmp_path: Path) -> None:
 
 
 def test_findings_are_shown_before_the_installer_has_ended(tmp_path: Path) -> None:
-    done = Job(tmp_path, 3).fix()
+    done = Job(tmp_path, 6).fix()
     lines = done.stderr.splitlines()
     waiting = next(number for number, line in enumerate(lines) if line.startswith("looking for packages"))
     assert "PKG101" in lines[waiting]

@@ -271,13 +271,34 @@ def test_run_that_cannot_be_undone_completely_stays_whole(
     run_of_two[0].write_bytes(b"mine\n")
     done = here("undo", "--python", environment, cwd=tmp_path)
     assert done.returncode == 1
-    assert "was changed by someone else since" in done.stderr
+    assert "was edited since" in done.stderr
     assert contents(run_of_two) == [b"mine\n", b"new\n"]
     kept = here("undo", "--keep-edits", "--python", environment, cwd=tmp_path)
-    assert kept.returncode == 0, kept.stderr
+    assert kept.returncode == 1
     assert contents(run_of_two) == [b"mine\n", b"old\n"]
-    assert f"{run_of_two[0]}: changed by someone else" in kept.stdout
+    assert "These edits touch lines that the repair changed" in kept.stderr
     assert f"{run_of_two[1]}: restored" in kept.stdout
+    # What was not undone can still be undone.
+    run_of_two[0].write_bytes(b"new\n")
+    assert here("undo", "--python", environment, cwd=tmp_path).returncode == 0
+    assert contents(run_of_two) == [b"old\n", b"old\n"]
+
+
+@pytest.mark.slow
+def test_repair_is_undone_beside_later_edits(
+    here: Doctor, environment: Path, run_of_two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run_of_two[0].write_bytes(b"new\nmine\n")
+    refused = here("undo", "--python", environment, cwd=tmp_path)
+    assert refused.returncode == 1
+    command = refused.stderr.strip().rpartition(": ")[2]
+    assert command.startswith("verl-doctor undo ")
+    assert command.endswith(" --keep-edits")
+    done = here(*command.split()[1:], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert contents(run_of_two) == [b"old\nmine\n", b"old\n"]
+    assert f"{run_of_two[0]}: restored, later edits kept" in done.stdout
+    assert f"{run_of_two[1]}: restored\n" in done.stdout
 
 
 @pytest.mark.slow

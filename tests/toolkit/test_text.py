@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_doctor.toolkit.text import clipped, commands_kept_whole, ranges, wrapped
+from verl_doctor.toolkit.text import clipped, closest, commands_kept_whole, ranges, wrapped
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,19 @@ def test_command_in_a_sentence_is_never_broken(sentence: str, commands: list[str
         lines = wrapped(sentence, width)
         assert " ".join(lines) == sentence
         assert all(any(command in line for line in lines) for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "meant"),
+    [
+        ("async", ["sync", "colocate_async", "separate_async"], ""),
+        ("async", ["sync", "separate_async"], "separate_async"),
+        ("Async", ["sync", "separate-async"], "separate-async"),
+        ("asinc", ["sync", "async"], "async"),
+        ("nothing", ["sync", "async"], ""),
+    ],
+)
+def test_names_with_the_wrong_one_as_a_part_come_before_similar_ones(
+    name: str, names: list[str], meant: str
+) -> None:
+    assert closest(name, names) == meant

@@ -43,8 +43,9 @@ from verl_doctor.toolkit.changes.journal import (
 from verl_doctor.toolkit.changes.private_folder import PrivateFolder
 from verl_doctor.toolkit.changes.sentences import sentence, sentences
 from verl_doctor.toolkit.changes.transactions import Changed, State, Transaction, history, transaction
+from verl_doctor.toolkit.changes.undoable import demand_within
 from verl_doctor.toolkit.changes.undoing import (
-    demand_within,
+    PartlyUndoneError,
     recover,
     recover_locked,
     roll_back,
@@ -55,6 +56,7 @@ from verl_doctor.toolkit.system.errors import Refused
 
 __all__ = [
     "Changed",
+    "PartlyUndoneError",
     "Refused",
     "State",
     "Transaction",

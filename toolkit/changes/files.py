@@ -97,6 +97,17 @@ def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] 
                 private_folder.remove(record)
 
 
+def write(entry: Entry, index: int, record: FileRecord, found: bytes, content: bytes) -> None:
+    """Give an edited file other content, if it is still as it was `found`. Raises Refused and OSError."""
+    file, temporary = Path(record.file), _temporary(entry, index, record)
+    safe_write.create_like(temporary, content, file)
+    if safe_write.read(file) != found:
+        raise Refused(f"{file} was changed in this very moment; try again")
+    safe_write.rename(temporary, file)
+    for source in _sources(entry, record):
+        safe_write.drop_bytecode(source)
+
+
 def _sources(entry: Entry, record: FileRecord) -> frozenset[Path]:
     """Return the paths under which Python may have cached a file.
 
@@ -140,7 +151,7 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
             f"{record.file} now leads to {os.fsdecode(found)}; the doctor made it lead to {os.fsdecode(ours)}"
         )
     shown = difference(record.file, ours, found, ("as the doctor left it", "now"))
-    return f"{record.file} was changed by someone else since:\n{shown}"
+    return f"{record.file} was edited since:\n{shown}"
 
 
 def around(plan: Sequence[Planned]) -> tuple[FolderRecord, ...]:
@@ -479,7 +490,7 @@ def _settings(file: Path) -> tuple[object, ...]:
 def _commit(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
     file = Path(record.file)
     if state(record) != ("before" if side == "after" else "after"):
-        raise Refused(f"{file} was changed by someone else in this very moment; try again")
+        raise Refused(f"{file} was changed in this very moment; try again")
     if (record.before if side == "before" else record.after) is None:
         safe_write.remove(file)
     else:

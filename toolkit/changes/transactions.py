@@ -29,17 +29,21 @@ Standing = Literal[
     "in place",
     "partly in place",
     "changed again",
-    "changed by someone else",
+    "edited since",
     "restored",
+    "restored, later edits kept",
     "cannot be undone",
 ]
 """The state of a change."""
 
-LOST: frozenset[Standing] = frozenset({"restored", "changed by someone else", "partly in place"})
+LOST: frozenset[Standing] = frozenset({"restored", "edited since", "partly in place"})
 """States of changes in an applied transaction that no longer are as they were made."""
 
 EDITED = "edited"
-"""The note about a file that stayed as someone else had changed it when its transaction was undone."""
+"""The note about a file that stayed as it had been edited when its interrupted transaction was settled."""
+
+MERGED = "merged"
+"""The note about a file in which a change was undone beside later edits."""
 
 _DONE = {
     "replace_file": "replaced",
@@ -186,8 +190,9 @@ def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
 def _file_now(entry: Entry, index: int, record: FileRecord, entries: Sequence[Entry]) -> tuple[Standing, str]:
     """Return the state of a file, and the transaction that changed it again."""
     if entry.state in {"undone", "failed"}:
-        edited = journal.noted(entry, index, EDITED) is not None
-        return "changed by someone else" if edited else "restored", ""
+        if journal.noted(entry, index, MERGED) is not None:
+            return "restored, later edits kept", ""
+        return "edited since" if journal.noted(entry, index, EDITED) is not None else "restored", ""
     if newer := changed_again(entry, record, entries):
         return "changed again", newer
     match files.state(record):
@@ -196,4 +201,4 @@ def _file_now(entry: Entry, index: int, record: FileRecord, entries: Sequence[En
         case "before":
             return "restored", ""
         case "other":
-            return "changed by someone else", ""
+            return "edited since", ""

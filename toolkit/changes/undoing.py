@@ -15,24 +15,38 @@ from verl_doctor.toolkit.changes import (
     files,
     installation,
     journal,
-    links,
+    later_edits,
     lock,
-    private_folder,
+    safe_write,
 )
 from verl_doctor.toolkit.changes.journal import (
     BytecodeRecord,
-    CommandRecord,
     Entry,
-    FileRecord,
     InstallRecord,
     RemovalRecord,
+    Side,
 )
 from verl_doctor.toolkit.changes.sentences import announce, sentence, sentences
-from verl_doctor.toolkit.changes.transactions import EDITED, Transaction, changed_again, transaction
+from verl_doctor.toolkit.changes.transactions import EDITED, MERGED, Transaction, transaction
+from verl_doctor.toolkit.changes.undoable import (
+    cannot_be_undone,
+    demand_undoable,
+    why_not_undoable,
+    why_outside,
+)
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.text import listed
 
 _Name = tuple[Path, str]
+
+
+class PartlyUndoneError(Refused):
+    """Why some transactions of a run were not undone, and what was `undone`."""
+
+    def __init__(self, reason: str, undone: Sequence[Transaction]) -> None:
+        """Keep what was undone."""
+        super().__init__(reason)
+        self.undone = tuple(undone)
 
 
 def undo(
@@ -41,8 +55,8 @@ def undo(
     """Undo the transaction named `identifier`, or `everything`, newest first; by default the last one.
 
     Returns what was undone. A transaction that a killed doctor left unfinished counts as the last one. Raises
-    Refused, with the difference, if someone else has changed a file since; the transaction then stays as it
-    was. With `everything`, the others are undone anyway, and those that only ran commands are skipped.
+    Refused, with the difference, if a file was edited since; the transaction then stays as it was. With
+    `everything`, the others are undone anyway, and those that only ran commands are skipped.
     """
     with _locked([home], patience) as journals:
         recovered, entries = journals[home]
@@ -53,7 +67,7 @@ def undo(
         chosen = _chosen(entries, identifier)
         if again := [done for done in recovered if done.id == chosen.id]:
             return again
-        _demand_undoable(chosen, entries)
+        demand_undoable(chosen, entries)
         return [_over(_undo(chosen, entries), entries)]
 
 
@@ -66,11 +80,15 @@ def undo_together(
 ) -> list[Transaction]:
     """Undo one run's changes, given by journal and number: all, or nothing if a failure is foreseeable.
 
-    `named` are the trees that the user named, to which an environment's journal may refer. With `keep_edits`,
-    files that someone else has changed since stay as they are, instead of preventing it. Returns what was
+    `named` are the trees that the user named, to which an environment's journal may refer. Returns what was
     undone, newest first. Raises Refused, after redoing what was already undone. Effects of commands remain.
+
+    With `keep_edits`, later edits of the files stay, and the lines of the changes go. A transaction of which
+    some lines were edited too stays, without preventing the others: then PartlyUndoneError is raised. An
+    interrupted transaction is settled: such files stay as they are.
     """
     requested = list(dict.fromkeys(names))
+    refusals: list[str] | None = [] if keep_edits else None
     with _locked([home for home, _ in requested], patience, named) as journals:
         parts = [(_chosen(journals[home][1], number), home) for home, number in requested]
         recovered = [
@@ -79,7 +97,7 @@ def undo_together(
             for transaction in done
             if (home, transaction.id) in requested
         ]
-        return recovered + _undo_parts(
+        undone = recovered + _undo_parts(
             [
                 part
                 for part, home in parts
@@ -88,8 +106,11 @@ def undo_together(
             {home: entries for home, (_, entries) in journals.items()},
             named,
             alone=len(parts) == 1,
-            keep_edits=keep_edits,
+            refusals=refusals,
         )
+    if refusals:
+        raise PartlyUndoneError("\n".join(refusals), undone)
+    return undone
 
 
 @contextlib.contextmanager
@@ -116,21 +137,31 @@ def _undo_parts(
     named: Sequence[Path],
     *,
     alone: bool,
-    keep_edits: bool,
+    refusals: list[str] | None,
 ) -> list[Transaction]:
-    """Undo the parts of one run, newest first, after checking all of them."""
+    """Undo the parts of one run, newest first, after checking all of them.
+
+    With `refusals`, later edits are kept, and why a part was not undone is added to them.
+    """
     standing = parts if alone else [part for part in parts if part.state not in {"undone", "failed"}]
     undone_first: list[Entry] = []
+    contents: dict[str, bytes] | None = None if refusals is None else {}
     for part in sorted(standing, key=_age, reverse=True):
-        if not alone and _cannot_be_undone(part):
-            announce(f"{part.id} {_why_not_undoable(part)}")
+        if not alone and cannot_be_undone(part):
+            announce(f"{part.id} {why_not_undoable(part)}")
             continue
-        _demand_undoable(part, journals[part.home], undone_first, named, keep_edits=keep_edits)
-        undone_first.append(part)
+        try:
+            demand_undoable(part, journals[part.home], undone_first, named, alone=alone, contents=contents)
+        except Refused as error:
+            if refusals is None:
+                raise
+            refusals.append(str(error))
+        else:
+            undone_first.append(part)
     undone: list[Entry] = []
     try:
         for part in undone_first:
-            undone.append(_undo(part, journal.entries(part.home)))  # noqa: PERF401 - what was undone counts when a part is refused
+            undone.append(_undo(part, journal.entries(part.home), keep_edits=contents is not None))  # noqa: PERF401 - what was undone counts when a part is refused
     except (Refused, OSError) as error:
         outcomes = [f"{part.id}: {_redo(part)}" for part in reversed(undone)]
         raise Refused("; ".join([sentence(error), *outcomes])) from error
@@ -157,8 +188,11 @@ def recover(home: Path, *, patience: float = lock.TIMEOUT) -> None:
                 recover_locked(home)
 
 
-def _revert(entry: Entry, ours: frozenset[str]) -> list[str]:
-    """Revert a transaction, however far it got. Return the files that someone else changed."""
+def _revert(entry: Entry, ours: frozenset[str], *, keep_edits: bool = False) -> list[str]:
+    """Revert a transaction, however far it got. Return the files that were edited since and not touched.
+
+    With `keep_edits`, the change is undone in edited files too, where the edits do not touch its lines.
+    """
     for index, record in enumerate(entry.changes):
         if isinstance(record, BytecodeRecord):
             bytecode.remove(entry, index, record)
@@ -167,8 +201,24 @@ def _revert(entry: Entry, ours: frozenset[str]) -> list[str]:
     states = {index: files.state(record) for index, record in entry.files()}
     moving = [index for index, state in states.items() if state == "after"]
     files.move(entry, moving[::-1], "before", ours)
+    edited = {index for index, state in states.items() if state == "other"}
+    merged = _move_beside_edits(entry, edited, "before") if keep_edits else set()
     files.restore_folder_times(entry.around)
-    return [record.file for index, record in entry.files() if states[index] == "other"]
+    return [record.file for index, record in entry.files() if index in edited - merged]
+
+
+def _move_beside_edits(entry: Entry, edited: Iterable[int], side: Side) -> set[int]:
+    """Move edited files to this side of their change and keep the edits. Return those that were moved."""
+    records = dict(entry.files())
+    merged: set[int] = set()
+    for index in edited:
+        found = safe_write.read(Path(records[index].file))
+        content = later_edits.merged(entry, index, records[index], side, found)
+        if found is not None and content is not None:
+            journal.note(entry, index, MERGED, b"")
+            files.write(entry, index, records[index], found, content)
+            merged.add(index)
+    return merged
 
 
 def roll_back(entry: Entry) -> str:
@@ -176,10 +226,7 @@ def roll_back(entry: Entry) -> str:
     try:
         left = _revert(entry, frozenset())
         if left:
-            return (
-                f"{', '.join(left)} was changed by someone else meanwhile and was not touched; see "
-                "verl-doctor undo --list"
-            )
+            return f"{', '.join(left)} was changed meanwhile and was not touched; see verl-doctor undo --list"
         if command.was_run(entry):
             journal.forget_originals(journal.mark(entry, "failed"))
             return "the changes to files were undone, the effects of the command were not"
@@ -190,7 +237,7 @@ def roll_back(entry: Entry) -> str:
 
 
 def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
-    """Undo what a killed doctor left unfinished, unless someone else changed its files, and return it.
+    """Undo what a killed doctor left unfinished, unless its files were edited since, and return it.
 
     The caller holds the journal's lock. The result is always announced.
     """
@@ -202,14 +249,14 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
         if entry.state not in {"applying", "undoing"}:
             continue
         about = f"{entry.fix} for {entry.code} of {entry.time} ({entry.home}/{entry.id}) was interrupted"
-        if why := _why_outside(entry, named):
+        if why := why_outside(entry, named):
             announce(f"{about}, and was not touched: {why}")
             continue
         paths = listed([record.path for _, record in entry.files()], 4)
         if changed := _revert(entry, _our_folders(entries)):
             announce(
-                f"{about} and was undone, except for {', '.join(changed)}, which was changed by someone "
-                "else since; to settle this with that change: verl-doctor undo "
+                f"{about} and was undone, except for {', '.join(changed)}, edited since; to keep these "
+                "edits and settle this: verl-doctor undo "
                 f"{shlex.quote(f'{entry.home}/{entry.id}')} --keep-edits"
             )
             continue
@@ -217,45 +264,6 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
         announce(f"{about}, and was undone" + (f": {paths}" if paths else ""))
         recovered.append(_over(settled, entries))
     return recovered
-
-
-def demand_within(entry: Entry, named: Sequence[Path] = ()) -> None:
-    """Refuse a transaction in an environment's journal that refers to files elsewhere."""
-    if why := _why_outside(entry, named):
-        raise Refused(f"{entry.id} is refused: {why}")
-
-
-def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
-    """Return why a transaction is not trusted, "" when it is.
-
-    An environment that was unpacked or copied contains a journal that anyone may have written. It may only
-    refer to files in the environment, or in a tree that the user `named`.
-    """
-    environment = entry.home.parent
-    if not links.is_environment(environment):
-        return ""
-    roots = [os.path.realpath(root) for root in (environment, *named)]
-    for path in _paths(entry):
-        real = Path(os.path.realpath(Path(path).parent), Path(path).name)
-        if not any(real.is_relative_to(root) for root in roots):
-            return (
-                f"the journal of {environment} names {path}, which is outside it; if that is in a tree "
-                "of yours, name the tree with --verl, otherwise restore the file by hand from the "
-                f"originals in {entry.folder}"
-            )
-    return ""
-
-
-def _paths(entry: Entry) -> Iterator[str]:
-    """Yield every file and folder that undoing a transaction may write."""
-    for record in entry.changes:
-        if isinstance(record, FileRecord):
-            yield from (record.file, *record.folders)
-        elif isinstance(record, BytecodeRecord):
-            yield from record.roots
-        elif isinstance(record, InstallRecord):
-            yield record.copy
-    yield from (folder.path for folder in entry.around)
 
 
 def _chosen(entries: Sequence[Entry], identifier: str | None) -> Entry:
@@ -276,11 +284,11 @@ def _chosen(entries: Sequence[Entry], identifier: str | None) -> Entry:
 def _undo_all(home: Path, entries: Sequence[Entry]) -> list[Transaction]:
     undone, refused = [], []
     for entry in reversed(entries):
-        if entry.state in {"undone", "failed"} or _cannot_be_undone(entry):
+        if entry.state in {"undone", "failed"} or cannot_be_undone(entry):
             continue
         try:
             now = journal.entries(home)
-            _demand_undoable(entry, now)
+            demand_undoable(entry, now)
             undone.append(_over(_undo(entry, now), now))
         except (Refused, OSError) as error:
             refused.append(sentence(error))
@@ -290,11 +298,12 @@ def _undo_all(home: Path, entries: Sequence[Entry]) -> list[Transaction]:
     return undone
 
 
-def _undo(entry: Entry, entries: Sequence[Entry]) -> Entry:
+def _undo(entry: Entry, entries: Sequence[Entry], *, keep_edits: bool = False) -> Entry:
     ours = _our_folders(entries)
     undoing = journal.mark(entry, "undoing") if entry.state == "applied" else entry
     try:
-        left = _revert(undoing, ours)
+        left = _revert(undoing, ours, keep_edits=keep_edits)
+        _demand_all(left, entry)
         for index, record in undoing.files():
             if record.file in left:
                 journal.note(undoing, index, EDITED, b"")
@@ -307,71 +316,13 @@ def _undo(entry: Entry, entries: Sequence[Entry]) -> Entry:
         raise
 
 
-def _demand_undoable(
-    entry: Entry,
-    entries: Sequence[Entry],
-    undone_first: Sequence[Entry] = (),
-    named: Sequence[Path] = (),
-    *,
-    keep_edits: bool = False,
-) -> None:
-    """Refuse before anything is written.
+def _demand_all(left: Sequence[str], entry: Entry) -> None:
+    """Refuse to count a transaction as undone if some of its files were not touched.
 
-    All files must be on one of the two sides of their change, except with `keep_edits`.
-
-    `undone_first` are later transactions that will be undone first.
+    One that was interrupted is settled anyway.
     """
-    if entry.state in {"undone", "failed"}:
-        raise Refused(
-            f"{entry.id} is already undone"
-            if entry.state == "undone"
-            else (
-                f"{entry.id} failed, and its files were restored then; the effects of its commands cannot "
-                "be undone"
-            )
-        )
-    if why := _why_not_undoable(entry):
-        raise Refused(f"{entry.id} {why}; name an older transaction to undo that one")
-    demand_within(entry, named)
-    problems = []
-    before = {record.file for other in undone_first for _, record in other.files()}
-    for index, record in entry.files():
-        if record.file in before:
-            continue
-        newer = changed_again(entry, record, entries)
-        if newer is not None and newer not in {other.id for other in undone_first}:
-            raise Refused(
-                f"{entry.id} cannot be undone before {newer}, which changed {record.file} again; undo "
-                f"{newer} first"
-            )
-        if files.state(record) == "other":
-            if not keep_edits:
-                problems.append(files.changed_since(entry, index, record))
-        elif record.kind == "private_folder":
-            own = [file for other in (entry, *undone_first) for _, file in other.files()]
-            known = {place for record in own for place in (record.file, *record.folders)}
-            problems += [
-                f"{path} is not the doctor's; move it away, then try again"
-                for path in private_folder.added_by_others(record, known)
-            ]
-    for index, change in enumerate(entry.changes):
-        if isinstance(change, InstallRecord):
-            installation.demand_undoable(entry, index, change)
-    if problems:
-        raise Refused(f"{entry.id} was not undone, and nothing was changed: " + "\n".join(problems))
-
-
-def _why_not_undoable(entry: Entry) -> str:
-    if any(isinstance(record, RemovalRecord) for record in entry.changes):
-        return "removed leftovers of dead jobs, which cannot be undone"
-    if not _cannot_be_undone(entry):
-        return ""
-    ran = ", ".join(f"`{command.command_line(r)}`" for r in entry.changes if isinstance(r, CommandRecord))
-    return f"ran {ran}, which cannot be undone"
-
-
-def _cannot_be_undone(entry: Entry) -> bool:
-    return all(isinstance(record, (CommandRecord, RemovalRecord)) for record in entry.changes)
+    if left and entry.state == "applied":
+        raise Refused(f"{', '.join(left)} was changed in this very moment; try again")
 
 
 def _did_what_stays(entry: Entry) -> bool:
@@ -384,6 +335,8 @@ def _redo(entry: Entry) -> str:
     try:
         states = {index: files.state(record) for index, record in entry.files()}
         files.move(entry, [index for index, state in states.items() if state == "before"], "after")
+        edited = [index for index, state in states.items() if state == "other"]
+        _move_beside_edits(entry, [i for i in edited if journal.noted(entry, i, MERGED) is not None], "after")
         journal.mark(entry, "applied")
     except (OSError, Refused) as error:
         return f"it is half undone ({sentence(error)}); verl-doctor undo will finish it"

@@ -24,7 +24,7 @@ def lines(
 def next_steps(steps: Sequence[tuple[str, str]], width: int | None) -> Iterator[Text]:
     """Yield commands to type, each with its reason above it.
 
-    A command has a separate line and is never wrapped.
+    A command has a separate line and is never wrapped. A step without a command is a comment alone.
     """
     if steps:
         yield Text()
@@ -32,4 +32,5 @@ def next_steps(steps: Sequence[tuple[str, str]], width: int | None) -> Iterator[
     for command, why in steps:
         if why:
             yield from lines(f"# {why}", width, indent=4, first="  ", style="dim")
-        yield Text(f"  {harmless(command)}")
+        if command:
+            yield Text(f"  {harmless(command)}")

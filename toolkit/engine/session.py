@@ -91,6 +91,7 @@ class Session:
             unexamined=self._unexamined(collection, results),
             seconds=time.perf_counter() - started,
             fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
+            fixes_of_variables=frozenset(fix.id for fix in self.registry.fixes if fix.sets_variables),
             unchanged=self._unchanged(collection, results),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.toolkit.console.markdown_text import code, escaped, fenced
 from verl_doctor.toolkit.render import nodes
-from verl_doctor.toolkit.render.result_words import fate_of, headline
+from verl_doctor.toolkit.render.result_words import fate_of, headline, repair_command
 from verl_doctor.toolkit.result import EnvironmentFiles, Report
 from verl_doctor.toolkit.rule import Finding
 
@@ -38,7 +38,7 @@ def render(report: Report) -> Iterator[str]:
         yield ""
         yield f"### {result.code} {finding.severity}: {escaped(finding.message)}"
         yield ""
-        yield from _finding(finding, report)
+        yield from _finding(result.code, finding, report)
     for repair in report.repairs or ():
         yield ""
         yield f"### {repair.outcome}: {repair.code} {escaped(repair.title)}"
@@ -63,7 +63,7 @@ def _environment(files: EnvironmentFiles) -> Iterator[str]:
         yield from fenced(files.diff, "diff")
 
 
-def _finding(finding: Finding, report: Report) -> Iterator[str]:
+def _finding(rule: str, finding: Finding, report: Report) -> Iterator[str]:
     if finding.location:
         yield f"* at {code(str(finding.location))}"
     yield from (f"* and {code(str(location))}" for location in finding.also)
@@ -76,5 +76,5 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     ):
         if text:
             yield f"* {label}: {escaped(text)}"
-    if finding.fix in report.fix_safety:
-        yield f"* fix: {code(str(finding.fix))} ({report.fix_safety[finding.fix]})"  # type: ignore[index]
+    if command := repair_command(rule, finding, report):
+        yield f"* fix: {code(command)}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Report, Status
 from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
 from verl_doctor.toolkit.text import clipped, counted
@@ -16,6 +17,8 @@ from verl_doctor.toolkit.verdict import WORDS
 SILENCED: Final = "ignored until a date"
 """The `reason_kind` of a rule of which the user's configuration silences all or some findings."""
 
+_APPLY: Final[Mapping[Safety, str]] = {"safe": "--apply ", "unsafe": "--apply --unsafe ", "manual": ""}
+_NAMED: Final = 4  # selected rules that are listed
 _REASONS: Final = 3  # reasons why rules could not check that are shown without -v
 _LONGEST: Final = 238  # characters of the sentence after the verdict; the finding has its full message
 _LEAST: Final = 80  # minimum characters of the message in it
@@ -32,8 +35,17 @@ def headline(report: Report) -> tuple[str, str]:
     if verdict == "could_not_check":
         return WORDS[verdict], _not_checked(report)
     warnings = sum(finding.severity == "warning" for _, finding in report.findings())
-    sentence = f"by {counted(report.summary['pass'] + report.summary['warn'], 'rule')}"
+    sentence = f"by {_judged(report)}"
     return WORDS[verdict], f"{sentence}; {counted(warnings, 'warning')}" if warnings else sentence
+
+
+def _judged(report: Report) -> str:
+    """Return how many rules judged the job, and which if few were selected."""
+    codes = [result.code for result in report.results if result.status in {"pass", "warn"}]
+    if "--select" not in report.target["arguments"]:
+        return counted(len(codes), "rule")
+    named = f" ({', '.join(codes)})" if 0 < len(codes) <= _NAMED else ""
+    return f"{counted(len(codes), 'selected rule')}{named}"
 
 
 def first_fault(report: Report) -> str:
@@ -148,7 +160,7 @@ def stopped_by(finding: Finding) -> str:
 
 
 def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence[tuple[str, str]]:
-    """Return the next commands, each with its reason.
+    """Return the next commands, each with its reason; what to do by hand is a reason without a command.
 
     A facts file can be judged, not repaired. `short` shortens a path.
     """
@@ -157,25 +169,75 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
     # Next to a fault that stops the job no other deserves a command; a hint is repaired when its rule is
     # selected by name.
     wanted = {"error"} if report.verdict == "failures" else {"error", "warning"}
-    found = [(result, finding) for result, finding in report.findings() if finding.severity in wanted]
-    fixes = {finding.fix: report.fix_safety.get(finding.fix) for _, finding in found if finding.fix}
-    steps = [("verl-doctor fix", "show the repairs as a diff; change nothing")] if fixes else []
-    if "safe" in fixes.values():
-        steps.append(("verl-doctor fix --apply", "apply the safe repairs; verl-doctor undo reverts them"))
+    found = [(result.code, finding) for result, finding in report.findings() if finding.severity in wanted]
     first = next((pair for pair in found if pair[1].severity == "error"), None)
-    if first is not None and fixes.get(first[1].fix or "") == "unsafe":
-        steps.append(
-            ("verl-doctor fix --apply --unsafe", "apply the unsafe repairs too: the first fault needs one")
-        )
-    commands = for_target(steps, report)
+    commands = _repair_steps(found, first, report)
     if report.unexamined:
         commands.insert(0, step_without_verl(report))
     if first is None:
         return commands
-    result, finding = first
+    code, finding = first
     by_hand = [] if finding.fix else _by_hand(finding, short)
-    explained = (f"verl-doctor explain {result.code}", "why it matters")
-    return [*by_hand, *commands, explained]
+    return [*by_hand, *commands, (f"verl-doctor explain {code}", "why it matters")]
+
+
+def _repair_steps(
+    found: Sequence[tuple[str, Finding]], first: tuple[str, Finding] | None, report: Report
+) -> list[tuple[str, str]]:
+    """Return the commands that show and apply the repairs of these findings.
+
+    Their rules are selected where others have repairs too; the unsafe repair is that of the first fault.
+    """
+    repairable = [(code, finding) for code, finding in found if finding.fix in report.fix_safety]
+    if not repairable:
+        return []
+    codes = list(dict.fromkeys(code for code, _ in repairable))
+    others = {
+        result.code
+        for result, finding in report.findings()
+        if finding.fix in report.fix_safety and finding.severity != "info"
+    }
+    select = codes if others - set(codes) else []
+    steps = [(_fix("", select, "", report), "show the repairs as a diff; change nothing")]
+    safe = [pair for pair in repairable if report.fix_safety[pair[1].fix or ""] == "safe"]
+    if safe:
+        command = _fix("--apply ", select, _folder_for(safe, report), report)
+        steps.append((command, "apply the safe repairs; verl-doctor undo reverts them"))
+    if first in repairable and first is not None and report.fix_safety[first[1].fix or ""] == "unsafe":
+        command = _fix("--apply --unsafe ", [first[0]], _folder_for([first], report), report)
+        steps.append((command, "apply the unsafe repair that the first fault needs"))
+    return steps
+
+
+def repair_command(code: str, finding: Finding, report: Report) -> str:
+    """Return the command that repairs a finding, or shows the commands that do; "" if it has no fix here."""
+    safety = report.fix_safety.get(finding.fix or "")
+    if safety is None or from_facts_file(report):
+        return ""
+    folder = _folder_for([(code, finding)], report) if safety != "manual" else ""
+    return _fix(_APPLY[safety], [code], folder, report)
+
+
+def _fix(apply: str, codes: Sequence[str], folder: str, report: Report) -> str:
+    select = f"--select {','.join(codes)} " if codes else ""
+    return f"verl-doctor fix {apply}{select}{folder}".rstrip() + options_of(report, for_rule=bool(codes))
+
+
+def _folder_for(found: Iterable[tuple[str, Finding]], report: Report) -> str:
+    """Return the option that a repair needs which sets variables of the job."""
+    needed = any(
+        finding.fix in report.fixes_of_variables
+        or (finding.subject is not None and finding.subject.kind == "variable" and finding.location is None)
+        for _, finding in found
+    )
+    return "--output-env env " if needed else ""
+
+
+def step_to_judge_all(report: Report) -> list[tuple[str, str]]:
+    """Return the command that judges the job by all rules, if only some were selected."""
+    if "--select" not in report.target["arguments"]:
+        return []
+    return [(f"verl-doctor check{options_of(report, for_rule=True)}", "judge the job by all rules")]
 
 
 def step_without_verl(report: Report) -> tuple[str, str]:
@@ -186,10 +248,10 @@ def step_without_verl(report: Report) -> tuple[str, str]:
 
 
 def _by_hand(finding: Finding, short: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Return what to do about a finding without a fix: the line to edit, or else the remedy."""
+    """Return what to do about a finding without a fix: the line to edit, or else the remedy. No command."""
     if finding.location is not None and finding.location.line:
-        return [(f"edit {short(str(finding.location))}", finding.remedy or finding.message)]
-    return [(finding.remedy, "")] if finding.remedy else []
+        return [("", f"edit {short(str(finding.location))}: {finding.remedy or finding.message}")]
+    return [("", finding.remedy)] if finding.remedy else []
 
 
 def for_target(steps: Iterable[tuple[str, str]], report: Report) -> list[tuple[str, str]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.text import Text
 
-from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.console.lines import lines
 from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
 from verl_doctor.toolkit.console.paths import short
@@ -25,8 +24,9 @@ from verl_doctor.toolkit.render.result_words import (
     headline,
     next_steps,
     nothing_found,
-    options_of,
+    repair_command,
     silenced_rules,
+    step_to_judge_all,
     step_without_verl,
     stopped_by,
     target_of,
@@ -51,11 +51,6 @@ _PATHS: Final = {"will_fail": "red", "no_fault_found": "green", "not_checked": "
 _OUTCOMES: Final = {"repaired": "bold green", "planned": "bold cyan"}
 _SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _SEVERITY_ORDER: Final = ("error", "warning", "info")
-_REPAIRS: Final[Mapping[Safety, str]] = {
-    "safe": "verl-doctor fix --apply repairs it",
-    "unsafe": "verl-doctor fix --apply --unsafe repairs it; review it with verl-doctor fix",
-    "manual": "verl-doctor fix shows the commands that repair it",
-}
 _LABEL: Final = 9  # columns of the labels "found", "expected"... with their indent
 _WARNINGS: Final = 8  # on a terminal without -v
 _EDITED: Final = 8  # lines to edit by hand that are shown
@@ -153,21 +148,12 @@ def _finding(
         ("note", "" if result.reason_kind == SILENCED else result.reason),
         ("do", finding.remedy),
     ]
-    if finding.fix is not None and finding.fix in report.fix_safety and not from_facts_file(report):
-        rows.append(("fix", _repair_of(result.code, report.fix_safety[finding.fix], report, verbose=verbose)))
     for label, text in rows:
         if text:
             yield from lines(text, width, indent=_LABEL + 2, first=f"  {label:<{_LABEL}}")
-
-
-def _repair_of(code: str, safety: Safety, report: Report, *, verbose: bool) -> str:
-    """Return that a finding has a repair; with -v the command that shows it."""
-    if not verbose:
-        return _REPAIRS[safety]
-    ((command, _),) = _from_here(
-        [(f"verl-doctor fix --select {code}{options_of(report, for_rule=True)}", "")], report
-    )
-    return f"{command} ({safety})"
+    if repair := repair_command(result.code, finding, report):
+        ((command, _),) = _from_here([(repair, "")], report)
+        yield _line(f"  {'fix':<{_LABEL}}{command}")  # a command to copy is never wrapped
 
 
 def _evidence(finding: Finding, report: Report) -> list[tuple[str, str]]:
@@ -292,9 +278,12 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield from _environment(report, width)
     steps = for_target(_repair_steps(report, repairs), report)
     steps += [step_without_verl(report)] if report.unexamined else []
-    undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
+    steps += step_to_judge_all(report) if any(repair.outcome == "repaired" for repair in repairs) else []
+    standing = [repair for repair in repairs if repair.outcome in {"repaired", "still failing"}]
+    undoable = [repair.transaction for repair in standing if _can_be_undone(repair)]
     names = [shlex.quote(name) for name in dict.fromkeys(reversed(undoable)) if name]
-    undo = [(f"verl-doctor undo {name}", "revert what was repaired") for name in names]
+    changed = "repaired" if any(repair.outcome == "repaired" for repair in repairs) else "changed"
+    undo = [(f"verl-doctor undo {name}", f"revert what was {changed}") for name in names]
     yield from steps_to_take([*_use_of_copies(repairs), *_from_here(steps, report), *undo], width)
     words = list(_last_words(report, repairs, width))
     if words:
@@ -347,13 +336,13 @@ def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str
         if repair.outcome in {"planned", "not attempted"} and repair.safety != "manual"
         for change in repair.changes
     )
-    folder = " --output-env DIR" if variables else ""
+    folder = " --output-env env" if variables else ""
     if report.environment is not None:
         folder = f" --output-env {shlex.quote(str(Path(report.environment.shell).parent))}"
     steps = []
     if "safe" in planned or (variables and report.environment is None):
         done = ["apply the safe repairs"] if "safe" in planned else []
-        done += ["write the variables to files in DIR"] if folder.endswith(" DIR") else []
+        done += ["write the variables to files in env"] if report.environment is None and variables else []
         steps.append((f"verl-doctor fix --apply{folder}", "; ".join(done)))
     if "unsafe" in planned:
         also = "also apply those" if steps else "apply the repairs"

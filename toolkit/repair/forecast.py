@@ -53,7 +53,7 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
             if _is_worse(seen[2], judged[2]):
                 break
             seen = *judged[:2], with_best_fixes(*judged)
-            edit, before, planned = _edit_of(waiting[0]), planned, plans(seen[0], seen[1], seen[2])
+            edit, before, planned = edit_of(waiting[0]), planned, plans(seen[0], seen[1], seen[2])
             if _count(edit, planned) < _count(edit, before):
                 applied[edit] += 1
         # Edits that only lead to another fault are undone.
@@ -72,17 +72,17 @@ def _numbered(planned: Sequence[Plan], applied: Counter[_Edit]) -> dict[tuple[_E
     count = Counter(applied)
     numbered = {}
     for plan in planned:
-        edit = _edit_of(plan)
+        edit = edit_of(plan)
         count[edit] += 1
         numbered[edit, count[edit]] = plan
     return numbered
 
 
 def _count(edit: _Edit, planned: Sequence[Plan]) -> int:
-    return sum(_edit_of(plan) == edit for plan in planned)
+    return sum(edit_of(plan) == edit for plan in planned)
 
 
-def _edit_of(plan: Plan) -> _Edit:
+def edit_of(plan: Plan) -> _Edit:
     """Return what a plan does, wherever its words stand.
 
     Other repairs move them, and edit the lines next to them.

@@ -74,9 +74,13 @@ def not_repaired(plan: Plan, before: Report, after: Report) -> str:
     if result.status not in {"pass", "warn", "fail"}:
         return f"{plan.code} could not check afterwards: {result.reason}"
     places = {_place(finding) for finding in findings_of(before, plan) if finding.fix == plan.fix.id}
-    if _complaints(after, plan, places) >= _complaints(before, plan, places):
-        return f"{plan.code} still reports the same findings"
-    return ""
+    if _complaints(after, plan, places) < _complaints(before, plan, places):
+        return ""
+    known = {finding.message for finding in findings_of(before, plan)}
+    new = [finding.message for finding in findings_of(after, plan) if finding.message not in known]
+    return (
+        f'after it, {plan.code} reports "{new[0]}"' if new else f"{plan.code} still reports the same findings"
+    )
 
 
 def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]:

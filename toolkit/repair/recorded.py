@@ -182,14 +182,16 @@ def undo_runs(
 ) -> tuple[list[Transaction], list[str]]:
     """Undo these runs. Return what was undone, and why others were not: a refusal does not stop the rest.
 
-    `named` are the trees that the user names. With `keep_edits`, files that someone else changed since stay
-    as they are.
+    `named` are the trees that the user names. With `keep_edits`, edits of the files since then are kept.
     """
     done: list[Transaction] = []
     refused: list[str] = []
     for parts in runs:
         try:
-            undone = apply.undo_together(parts, named=named, keep_edits=keep_edits)
+            undone: Sequence[Transaction] = apply.undo_together(parts, named=named, keep_edits=keep_edits)
+        except apply.PartlyUndoneError as error:
+            refused.append(str(error))
+            undone = error.undone
         except apply.Refused as error:
             refused.append(str(error))
             continue

@@ -25,12 +25,17 @@ from verl_doctor.toolkit.target import journal_home
 
 @dataclass(frozen=True)
 class Edit:
-    """A plan that was applied and edits files alone: its journal, and the name of its transaction there."""
+    """A plan that was applied and edits files alone: its journal, and the name of its transaction there.
+
+    `before` is what was found before it, `notes` are those of its repair.
+    """
 
     plan: Plan
     changes: tuple[ReplaceFile, ...]
     home: Path
     transaction: str
+    before: Report
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ SCRIPT = f"""python3 -m verl.trainer.main_ppo \\
 """
 
 
-def plan(script: Path, *settings: Setting) -> list[Change] | Refusal:
+def plan(script: Path, *settings: Setting, unclear: tuple[str, ...] = ()) -> list[Change] | Refusal:
     script.write_text(SCRIPT)
     read = launch.collect(Target(Path("/p"), "--python", files=(script,)), Machine(environ={}))
     assert isinstance(read, Launch)
@@ -36,7 +36,7 @@ def plan(script: Path, *settings: Setting) -> list[Change] | Refusal:
     tree = Configuration("/verl/main_ppo.py", "/verl/config", "ppo_trainer", before=TREE, after=TREE)
     there = with_overrides(tree, [word for word in read.command.words if word.text])
     finding = Finding("it fails", Evidence("x"), location=Location(str(script), 3))
-    found = Accepted(settings, tried=7, seconds=21.4)
+    found = Accepted(settings, tried=7, seconds=21.4, unclear=unclear)
     return accepted_setting.plan(
         finding, accepted=found, configuration=there, launch=read, sources=SourceFiles(), marker=Marker()
     )
@@ -82,3 +82,9 @@ def test_word_that_adds_a_key_is_described_as_not_set(tmp_path: Path) -> None:
 
 def test_fix_is_unsafe_and_tried_last() -> None:
     assert (accepted_setting.safety, accepted_setting.last_resort) == ("unsafe", True)
+
+
+def test_names_that_may_be_meant_are_listed(tmp_path: Path) -> None:
+    refused = plan(tmp_path / "run.sh", unclear=("own_async", "other_async"))
+    assert isinstance(refused, Refusal)
+    assert refused.reason == f"it may mean own_async or other_async; edit {tmp_path}/run.sh:3 by hand"

@@ -243,12 +243,12 @@ def test_undo_refuses_and_shows_later_edits_as_a_diff(root: Path) -> None:
         ReplaceFile(root / WORKER, b"work\n", b"worked\n"),
     )
     (root / ENGINE).write_bytes(b"new\nand theirs\n")
-    with pytest.raises(Refused, match=r"engine.py was changed by someone else since:(.|\n)*\+and theirs"):
+    with pytest.raises(Refused, match=r"engine.py was edited since:(.|\n)*\+and theirs"):
         undo(root / HOME)
     assert (root / ENGINE).read_bytes() == b"new\nand theirs\n"
     assert (root / WORKER).read_bytes() == b"worked\n"
     assert states(root) == ["applied"]
-    assert now(root) == [["changed by someone else", "in place"]]
+    assert now(root) == [["edited since", "in place"]]
     (root / ENGINE).write_bytes(b"new\n")
     undo(root / HOME)
     assert (root / ENGINE).read_bytes() == b"old\n"
@@ -344,7 +344,7 @@ def test_undo_all_continues_after_a_refusal(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     put(root, ReplaceFile(root / WORKER, b"work\n", b"worked\n"))
     (root / WORKER).write_bytes(b"theirs\n")
-    with pytest.raises(Refused, match=r"worker.py was changed by someone else(.|\n)*undone: 0001"):
+    with pytest.raises(Refused, match=r"worker.py was edited since(.|\n)*undone: 0001"):
         undo(root / HOME, everything=True)
     assert (root / ENGINE).read_bytes() == b"old\n"
     assert (root / WORKER).read_bytes() == b"theirs\n"
@@ -450,7 +450,7 @@ def test_file_edited_after_a_crash_is_never_overwritten(root: Path) -> None:
     (root / ENGINE).write_bytes(b"theirs\n")
     recover(root / HOME)
     assert states(root) == ["applied", "interrupted"]
-    with pytest.raises(Refused, match=r"engine\.py was changed by someone else since:"):
+    with pytest.raises(Refused, match=r"engine\.py was edited since:"):
         undo(root / HOME)
     undo(root / HOME, "1")
     put(root, ReplaceFile(root / WORKER, b"work\n", b"again\n"))

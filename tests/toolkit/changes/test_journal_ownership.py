@@ -201,7 +201,7 @@ def test_interrupted_entry_with_later_edits_is_reported(
     (environment / "a.py").write_bytes(b"mine\n")
     apply([NewFile(environment / "b.py", b"")], home(environment), fix="f", code="C")
     announced = capsys.readouterr().err
-    assert "a.py, which was changed by someone else since" in announced
+    assert "a.py, edited since; to keep these edits and settle this" in announced
     assert f"verl-doctor undo {home(environment)}/0001 --keep-edits" in announced
     assert (environment / "a.py").read_bytes() == b"mine\n"
 
@@ -216,25 +216,28 @@ def test_interrupted_entry_with_later_edits_is_resolved_once(
     entry = home(environment) / "0002-applied"
     entry.rename(entry.with_name("0002-applying"))
     files[0].write_bytes(b"mine\n")
-    with pytest.raises(Refused, match=r"someone else since(.|\n)*\+mine"):
+    with pytest.raises(Refused, match=r"edited since(.|\n)*\+mine"):
         undo_together([(home(environment), "2")])
     (settled,) = undo_together([(home(environment), "2")], keep_edits=True)
     assert [file.read_bytes() for file in files] == [b"mine\n", b"old\n"]
-    assert [change.now for change in settled.changes] == ["changed by someone else", "restored"]
+    assert [change.now for change in settled.changes] == ["edited since", "restored"]
     assert history(home(environment))[-1] == settled
     capsys.readouterr()
     apply([NewFile(environment / "c.py", b"")], home(environment), fix="f", code="C")
     assert capsys.readouterr().err == ""
 
 
-def test_edits_are_kept_on_request(environment: Path) -> None:
+def test_edits_of_repaired_lines_keep_the_repair_undoable(environment: Path) -> None:
     (environment / "a.py").write_bytes(b"mine\n")
-    with pytest.raises(Refused, match="changed by someone else"):
-        undo_together([(home(environment), "1")])
-    (undone,) = undo_together([(home(environment), "1")], keep_edits=True)
-    assert undone.state == "undone"
-    assert (environment / "a.py").read_bytes() == b"mine\n"
-    assert (home(environment) / "0001-undone" / "0.before").read_bytes() == b"old\n"
+    for keep_edits in (False, True):
+        with pytest.raises(Refused, match=r"edited since(.|\n)*\+mine") as refused:
+            undo_together([(home(environment), "1")], keep_edits=keep_edits)
+        assert ("--keep-edits" in str(refused.value)) is False
+        assert [done.state for done in history(home(environment))] == ["applied"]
+        assert (environment / "a.py").read_bytes() == b"mine\n"
+    (environment / "a.py").write_bytes(b"new\n")
+    undo_together([(home(environment), "1")])
+    assert (environment / "a.py").read_bytes() == b"old\n"
 
 
 def test_change_outside_the_environment_is_not_journalled_in_it(environment: Path) -> None:

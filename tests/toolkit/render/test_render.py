@@ -21,9 +21,9 @@ from verl_doctor.toolkit.render import junit, markdown
 from verl_doctor.toolkit.render import text as render_text
 from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.render.render import ReportAnswer
-from verl_doctor.toolkit.render.result_words import next_steps, stopped_by
+from verl_doctor.toolkit.render.result_words import next_steps, repair_command, stopped_by
 from verl_doctor.toolkit.result import CheckResult, ReasonKind, Repair, Report
-from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location
+from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location, Subject
 from verl_doctor.toolkit.text import harmless, wrapped
 
 TARGET = {
@@ -97,11 +97,61 @@ def test_next_command_examines_the_same_target() -> None:
 
 
 def test_unsafe_repair_of_the_first_fault_is_a_next_step() -> None:
-    step = "verl-doctor fix --apply --unsafe --python /env/bin/python"
+    step = "verl-doctor fix --apply --unsafe --select VLLM101 --python /env/bin/python"
     content = report(finding(), replace(finding(), fix="other-fix"))
     unsafe = replace(content, fix_safety={"the-fix": "unsafe", "other-fix": "safe"})
     assert [command for command, _ in next_steps(unsafe)][2] == step
     assert step not in [command for command, _ in next_steps(content)]
+
+
+def test_next_steps_select_what_stops_the_job_if_others_have_repairs_too() -> None:
+    warning = replace(finding(), severity="warning", fix="other-fix")
+    found = report(finding())
+    also = replace(found, fix_safety={"the-fix": "safe", "other-fix": "unsafe"})
+    more = replace(also, results=(*found.results, CheckResult("PKG101", "t", "warn", findings=(warning,))))
+    assert next(command for command, _ in next_steps(found)) == "verl-doctor fix --python /env/bin/python"
+    assert [command for command, _ in next_steps(more)] == [
+        "verl-doctor fix --select VLLM101 --python /env/bin/python",
+        "verl-doctor fix --apply --select VLLM101 --python /env/bin/python",
+        "verl-doctor explain VLLM101",
+    ]
+
+
+def test_repair_of_a_variable_has_the_folder_that_it_needs() -> None:
+    about = finding(subject=Subject("variable", "X"))
+    found = replace(report(about), fixes_of_variables=frozenset({"the-fix"}))
+    options = "--apply --select VLLM101 --output-env env --python /env/bin/python"
+    assert repair_command("VLLM101", about, found) == f"verl-doctor fix {options}"
+    assert "verl-doctor fix --apply --output-env env --python /env/bin/python" in text(found).splitlines()[9]
+    assert "--output-env" not in repair_command("VLLM101", about, report(about))
+    assert "--output-env" in repair_command("VLLM101", replace(about, location=None), report(about))
+
+
+def test_line_to_edit_is_a_comment_among_the_commands() -> None:
+    by_hand = replace(finding(remedy="write it"), fix=None)
+    lines = text(report(by_hand)).splitlines()
+    first = lines[lines.index("Next:") + 1]
+    assert first == "  # edit /env/lib/verl/x.py:7: write it"
+    (anywhere,) = (why for command, why in next_steps(report(replace(by_hand, location=None))) if not command)
+    assert anywhere == "write it"
+
+
+def test_verdict_by_selected_rules_names_them() -> None:
+    target = {**TARGET, "arguments": ["--select", "VLLM101", "run.sh"]}
+    chosen = replace(report(), results=report().results[:1], target=target)
+    assert text(chosen).splitlines()[0] == "NO FAULT FOUND  by 1 selected rule (VLLM101)"
+    assert text(replace(chosen, target=TARGET)).splitlines()[0] == "NO FAULT FOUND  by 1 rule"
+    repair = Repair("the-fix", "VLLM101", "t", "safe", "repaired", transaction="/j/0001")
+    repaired = text(replace(chosen, repairs=(repair,), applied=True)).splitlines()
+    assert repaired[-1] == "NO FAULT FOUND  by 1 selected rule (VLLM101)"
+    assert "  verl-doctor check run.sh" in repaired
+
+
+@pytest.mark.parametrize("transaction", [None, "/j/0001"])
+def test_repair_that_is_still_in_place_can_be_undone(transaction: str | None) -> None:
+    repair = Repair("the-fix", "VLLM101", "t", "safe", "still failing", transaction=transaction)
+    lines = text(replace(report(finding()), repairs=(repair,), applied=True)).splitlines()
+    assert ("  verl-doctor undo /j/0001" in lines) == (transaction is not None)
 
 
 def test_step_after_a_missing_verl_names_one_interpreter() -> None:
@@ -120,7 +170,7 @@ def test_step_after_a_missing_verl_names_one_interpreter() -> None:
 def test_command_for_a_finding_selects_its_rule_alone() -> None:
     target = {**TARGET, "arguments": ["--select", "VLLM", "--verl", "/v"]}
     lines = text(replace(report(finding()), target=target), verbose=True)
-    assert "verl-doctor fix --select VLLM101 --verl /v (safe)" in lines
+    assert "\n  fix      verl-doctor fix --apply --select VLLM101 --verl /v\n" in lines
     assert "\n  verl-doctor fix --apply --select VLLM --verl /v\n" in lines
 
 
@@ -159,12 +209,15 @@ def test_verdict_without_sources_states_what_could_not_be_read() -> None:
 
 @pytest.mark.parametrize(
     ("safety", "command"),
-    [("safe", "fix --apply repairs it"), ("unsafe", "fix --apply --unsafe repairs it"), ("manual", "fix shows the commands")],
+    [("safe", "fix --apply --select"), ("unsafe", "fix --apply --unsafe --select"), ("manual", "fix --select")],
 )  # fmt: skip
-def test_finding_names_the_command_that_repairs_it(safety: Safety, command: str) -> None:
-    lines = text(replace(report(finding()), fix_safety={"the-fix": safety})).splitlines()
-    (row,) = (line for line in lines if line.startswith("  fix"))
-    assert f"verl-doctor {command}" in row
+@pytest.mark.parametrize("width", [None, 40])
+def test_finding_names_the_command_that_repairs_it(safety: Safety, command: str, width: int | None) -> None:
+    for verbose in (False, True):
+        content = replace(report(finding()), fix_safety={"the-fix": safety})
+        lines = text(content, width, verbose=verbose).splitlines()
+        (row,) = (line for line in lines if line.startswith("  fix"))
+        assert row == f"  fix      verl-doctor {command} VLLM101 --python /env/bin/python"
 
 
 @pytest.mark.parametrize("applied", [False, True])

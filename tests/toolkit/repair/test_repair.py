@@ -41,8 +41,8 @@ def words(machine: Machine) -> Words | Unknown:
 def bad_words(words: Words) -> Iterator[Finding]:
     """A word is bad, or merely poor."""
     for name, word in (("one", words.one), ("two", words.two)):
-        if word in {"bad", "poor"}:
-            severity: Severity = "error" if word == "bad" else "warning"
+        if word in {"bad", "dire", "poor"}:
+            severity: Severity = "warning" if word == "poor" else "error"
             yield Finding(f"{name} is {word}", Evidence(word), fix="mend", severity=severity)
 
 
@@ -101,6 +101,10 @@ def outcomes(report: Report) -> list[str]:
     return [done.outcome for done in report.repairs or ()]
 
 
+def reasons(report: Report) -> list[str]:
+    return [done.reason for done in report.repairs or ()]
+
+
 def test_repair_is_proven_by_observing_again(folder: Path) -> None:
     report = carried_out(session(folder, writing("fine")))
     assert outcomes(report) == ["repaired"]
@@ -118,11 +122,62 @@ def test_plan_changes_nothing(folder: Path) -> None:
     assert (folder / "one").read_text() == "bad"
 
 
-def test_change_without_effect_is_still_failing(folder: Path) -> None:
+def test_change_without_effect_is_still_failing_and_undone(folder: Path) -> None:
     run = session(folder, lambda name, said, place: [NewFile(place / "unrelated", b"x")])
     report = carried_out(run)
     assert outcomes(report) == ["still failing"]
+    assert reasons(report) == ["HOST901 still reports the same findings, so the change was undone"]
+    assert not (folder / "unrelated").exists()
     assert repair.exit_code(report) == 1
+
+
+def in_turn(words: dict[str, str]) -> Planner:
+    """A fix that replaces each of these words by another, and refuses the rest."""
+
+    def plan(name: str, word: str, place: Path) -> list[Change] | Refusal:
+        return (
+            writing(words[word])(name, word, place) if word in words else Refusal("no better word is known")
+        )
+
+    return plan
+
+
+@pytest.mark.parametrize("words", [{"bad": "dire"}, {"bad": "dire", "dire": "bad"}])
+def test_edit_that_only_changes_the_finding_is_undone(folder: Path, words: dict[str, str]) -> None:
+    before = (folder / "one").stat()
+    report = carried_out(session(folder, in_turn(words)))
+    assert outcomes(report) == ["still failing"]
+    assert [done.transaction for done in report.repairs or ()] == [None]
+    assert (folder / "one").read_text() == "bad"
+    assert (folder / "one").stat().st_mtime_ns == before.st_mtime_ns
+    assert repair.exit_code(report) == 1
+
+
+def test_reason_for_an_undone_edit_is_what_was_found_after_it(folder: Path) -> None:
+    report = carried_out(session(folder, in_turn({"bad": "dire"})))
+    assert reasons(report) == ['after it, HOST901 reports "one is dire", so the change was undone']
+
+
+def test_edits_that_help_only_together_are_kept(folder: Path) -> None:
+    report = carried_out(session(folder, in_turn({"bad": "dire", "dire": "fine"})))
+    assert outcomes(report) == ["repaired", "repaired"]
+    assert (folder / "one").read_text() == "fine"
+    assert repair.exit_code(report) == 0
+    (name,) = {done.transaction for done in report.repairs or ()}
+    home, _, number = (name or "").rpartition("/")
+    recorded.undo_runs([recorded.parts_of(Path(home), number)])
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_chain_of_edits_that_ends_at_a_fault_is_undone(folder: Path) -> None:
+    (folder / "two").write_text("bad")
+    words = {"bad": "dire", "dire": "ugly"}
+    plan: Planner = lambda name, word, place: (  # noqa: E731
+        in_turn(words)(name, word, place) if name == "one" else writing("fine")(name, word, place)
+    )
+    report = carried_out(session(folder, plan))
+    assert sorted(outcomes(report)) == ["repaired", "still failing"]
+    assert [(folder / name).read_text() for name in ("one", "two")] == ["bad", "fine"]
 
 
 def test_repair_that_makes_another_rule_fail_is_undone(folder: Path) -> None:

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -338,9 +338,18 @@ def _contents(
 
 
 def _data_set(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
-    path, name, tree = yield from _class_of(configuration, _DATASET, cwd, here=here)
-    node = lasting(tree).get(name) if path and tree else None
-    if not path or not tree or not isinstance(node, ast.ClassDef):
+    def problems(path: Path, name: str, tree: ast.Module) -> Iterator[OwnFile]:
+        return _of_data_set(configuration, path, name, tree)
+
+    path, name, tree = yield from _class_of(configuration, _DATASET, cwd, here=here, problems=problems)
+    if path and tree:
+        yield from problems(path, name, tree)
+
+
+def _of_data_set(configuration: Configuration, path: Path, name: str, tree: ast.Module) -> Iterator[OwnFile]:
+    """Yield why verl cannot use this class as its data set."""
+    node = lasting(tree).get(name)
+    if not isinstance(node, ast.ClassDef):
         return
     if not (node.bases or node.keywords or node.decorator_list):
         methods = {getattr(part, "name", "") for part in node.body}
@@ -380,11 +389,16 @@ def _sampler(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator
 
 
 def _class_of(
-    configuration: Configuration, section: str, cwd: Path, *, here: bool
+    configuration: Configuration,
+    section: str,
+    cwd: Path,
+    *,
+    here: bool,
+    problems: Callable[[Path, str, ast.Module], Iterator[OwnFile]] = lambda *_: iter(()),
 ) -> Generator[OwnFile, None, tuple[Path | None, str, ast.Module | None]]:
     """Yield what is wrong with a class's file; return file, name and syntax tree.
 
-    A section names the class by its path and name.
+    A section names the class by its path and name. A class that has `problems` is not proposed instead.
     """
     path, name = _path(configuration, f"{section}.path", cwd, here=here), configuration.get(f"{section}.name")
     yield from _no_path(configuration, f"{section}.path", "workers")
@@ -401,18 +415,18 @@ def _class_of(
     elif isinstance(tree, ast.Module) and isinstance(name, str):
         names = module_names(tree)
         if names is not None and name not in names:
-            yield OwnFile(
-                f"{section}.name", str(path), "no such name", "workers", name, near=_near(name, tree)
-            )
+            usable = (other for other in _near(name, tree) if next(problems(path, other, tree), None) is None)
+            near = next(usable, "")
+            yield OwnFile(f"{section}.name", str(path), "no such name", "workers", name, near=near)
         return path, name, tree
     return path, "", None
 
 
-def _near(name: str, tree: ast.Module) -> str:
-    """Return the class of a similar name, or the only class of a file; "" if there is neither."""
+def _near(name: str, tree: ast.Module) -> list[str]:
+    """Return the classes of a similar name, the most similar first, or the only class of a file."""
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    near = difflib.get_close_matches(name, classes, 1)
-    return near[0] if near else classes[0] if len(classes) == 1 else ""
+    near = difflib.get_close_matches(name, classes)
+    return near or (classes if len(classes) == 1 else [])
 
 
 def _path(configuration: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:

@@ -20,9 +20,12 @@ class Accepted:
     """The nearest `settings` with which no stage of the construction fails, () if none were found.
 
     `tried` configurations were built in `seconds`. `left` is the fault for which no setting helped.
+
+    `unclear` are the names of which the value at fault is a part: any of them may be meant.
     """
 
     settings: tuple[Setting, ...] = ()
     tried: int = 0
     seconds: float = 0.0
     left: str = ""
+    unclear: tuple[str, ...] = ()

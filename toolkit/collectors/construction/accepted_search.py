@@ -8,7 +8,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.construction.accepted import Accepted, Setting
-from verl_doctor.toolkit.collectors.construction.accepted_trials import trials
+from verl_doctor.toolkit.collectors.construction.accepted_trials import trials, unclear
 from verl_doctor.toolkit.collectors.construction.construction import BAD, Built, Construction, Ended
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.sources.hydra.written import as_written
@@ -78,7 +78,9 @@ class _Search:
         return Accepted(state.settings, self._tried)
 
     def _none(self, fault: Built) -> Accepted:
-        return Accepted(tried=self._tried, left=f"{fault.stage}: {fault.kind}: {fault.text}")
+        names = unclear(fault, self._configuration, self._folder) if fault.ended == "breaks" else ()
+        left = f"{fault.stage}: {fault.kind}: {fault.text}"
+        return Accepted(tried=self._tried, left=left, unclear=names)
 
     def _better(self, state: _State, fault: Built) -> _State | None:
         """Return the first state in which the stage of this fault succeeds.

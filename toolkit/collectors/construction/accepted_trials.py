@@ -15,6 +15,7 @@ from verl_doctor.toolkit.collectors.construction.accepted import Setting
 from verl_doctor.toolkit.collectors.construction.construction import Built
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
 from verl_doctor.toolkit.sources.python.source import parsed, read, walk
+from verl_doctor.toolkit.text import with_part
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]*\w)")
 _QUOTED = re.compile(r"['\"`]([A-Za-z][\w.@-]{0,60})['\"`]")
@@ -119,12 +120,36 @@ def _of_keys(keys: Iterable[str], configuration: Configuration, hints: _Hints) -
             continue
         if word is None and (not configuration.has(key) or isinstance(configuration.get(key), Mapping)):
             continue
+        if len(whole := _whole_names(key, configuration, hints)) > 1:
+            continue
+        if whole:
+            yield Setting(key, whole[0])
+            continue
         near, far = _values(key, configuration, hints)
         yield from (Setting(key, value) for value in near)
         if word is not None:
             yield Setting(key, left_out=True)
         later += [Setting(key, value) for value in far]
     yield from later
+
+
+def unclear(fault: Built, configuration: Configuration, folder: Path) -> tuple[str, ...]:
+    """Return the names of which the value at fault is a part, if there are several: any may be meant."""
+    hints = _Hints(fault, configuration, folder)
+    named = _named(fault, configuration.overrides, hints)
+    found = (_whole_names(key, configuration, hints) for key in [*([fault.key] if fault.key else []), *named])
+    return tuple(next((names for names in found if len(names) > 1), ()))
+
+
+def _whole_names(key: str, configuration: Configuration, hints: _Hints) -> list[str]:
+    """Return the names in the message or the code of which a key's value is a part.
+
+    Only these are candidates: the nearest name in letters may be the opposite, and so may verl's default.
+    """
+    value = configuration.get(key)
+    if not isinstance(value, str) or not value:
+        return []
+    return with_part(value, dict.fromkeys([*hints.names_beside(key), *hints.names]))
 
 
 def _others(fault: Built, words: Sequence[OverrideWord], first: Iterable[str]) -> Iterator[Setting]:

@@ -232,8 +232,7 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
         if not any(_stops(code, finding, before, look.logged) for code, finding in reported):
             return Judgement("done", (look.logged, *as_before))
         command, why = next_steps(rest)[0]
-        do = command if reported[0][1].fix or not why else f"{command}: {why}"
-        return Judgement("failed", (*_sentences(new), *as_before), do)
+        return Judgement("failed", (*_sentences(new), *as_before), command or why)
     passed = rest.summary["pass"] + rest.summary["warn"]
     none = f"no error found by {counted(passed, 'more rule')}"
     lost = [result for result in rest.results if result.status == "skipped" and not result.deliberate]
@@ -242,7 +241,8 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
         first = " and ".join(dict.fromkeys(code for path in report.paths for code in path.codes[:1]))
         after = f": {skipped}" if lost else ""
         sentence = f"{none}, but {first} stops the job before others would show{after}"
-        return Judgement("unknown", (sentence,), next_steps(report)[0][0])
+        command, why = next_steps(report)[0]
+        return Judgement("unknown", (sentence,), command or why)
     if rest.verdict == "could_not_check":
         return Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{look.arguments}")
     if lost:

@@ -15,14 +15,14 @@ from verl_doctor.toolkit.repair.plan import fixable
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.text import listed
 
-_SOON = 1.0  # seconds
+_SOON = 3.0  # seconds
 _CODES = 12
 
 
 def show_before_packages(
     session: Session, collection: Collection, report: Report, progress: Progress
 ) -> None:
-    """Print the findings and the search, unless no fix needs it or the installer answers within a second."""
+    """Print the findings and the search, unless no fix needs it or the installer answers soon."""
     report = with_best_fixes(session, collection, report)
     waiting = dict.fromkeys(
         result.code for result, _, fix in fixable(session, report) if _needs_packages(fix.needs)

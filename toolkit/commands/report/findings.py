@@ -21,7 +21,7 @@ from verl_doctor.toolkit.commands.report.page import (
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.render import nodes
-from verl_doctor.toolkit.render.result_words import SILENCED, silenced_rules, stopped_by
+from verl_doctor.toolkit.render.result_words import SILENCED, repair_command, silenced_rules, stopped_by
 from verl_doctor.toolkit.result import CheckResult, Repair, Report
 from verl_doctor.toolkit.rule import SEVERITIES, Finding
 from verl_doctor.toolkit.text import counted
@@ -56,15 +56,11 @@ def _card(result: CheckResult, finding: Finding, report: Report) -> Card:
         ("read from", "" if places and places[0].path == evidence.read_from else evidence.read_from),
         ("nodes", nodes.of(finding)),
         ("note", "" if result.reason_kind == SILENCED else result.reason),
-        ("do", finding.remedy + _repaired_by(finding, report)),
+        ("do", finding.remedy),
+        ("fix", repair_command(result.code, finding, report)),
     )
     shown = Values(tuple(row for row in rows if row[1]))
     return Card(f"{result.code}: {finding.message}", (shown,), _MARKS[finding.severity or "error"])
-
-
-def _repaired_by(finding: Finding, report: Report) -> str:
-    safety = report.fix_safety.get(finding.fix or "")
-    return f" (verl-doctor fix: {finding.fix}, {safety})" if safety else ""
 
 
 def _hint(result: CheckResult, finding: Finding) -> str:

@@ -50,7 +50,7 @@ def sections(seen: Seen) -> Iterator[PageSection]:
     blocks += _command(seen)
     yield PageSection("What was examined", tuple(blocks), Rank.VERDICT)
     if steps := next_steps(report):
-        lines = tuple(f"{command:<{_COMMAND}}  # {why}" for command, why in steps)
+        lines = tuple(f"{command:<{_COMMAND}}  # {why}" if command else f"# {why}" for command, why in steps)
         yield PageSection("What to do next", (Listing(lines, Language.SHELL),), Rank.VERDICT)
     if report.nodes is not None:
         yield PageSection("Nodes", tuple(_nodes(report)), Rank.FINDINGS)

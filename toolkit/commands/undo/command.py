@@ -52,7 +52,7 @@ from verl_doctor.toolkit.text import harmless
 @click.option(
     "--keep-edits",
     is_flag=True,
-    help="Keep files that were edited after the repair, and undo the rest.",
+    help="Keep what was edited after the repair; undo the lines of the repair that the edits do not touch.",
 )
 def undo(
     *,
@@ -66,9 +66,9 @@ def undo(
 ) -> int:
     """Undo the last repair, or repair ID, byte for byte.
 
-    Later edits are never lost: if a repaired file was edited, the edit is shown and the repair stays; with
-    --keep-edits only that file stays. With --cluster or --nodes the repairs of
-    `fix` on other nodes are undone too, once in each environment.
+    Later edits are never lost: if a repaired file was edited, the edit is shown and the repair stays. With
+    --keep-edits its lines are undone beside the edits, and it stays only if these touch them. With --cluster
+    or --nodes the repairs of `fix` on other nodes are undone too, once in each environment.
     """
     if identifier and list_them:
         raise UsageError(

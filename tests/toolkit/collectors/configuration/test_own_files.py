@@ -62,6 +62,24 @@ def test_problems_of_user_files_are_reported(tmp_path: Path, words: list[str], t
 
 
 @pytest.mark.parametrize(
+    ("code", "near"),
+    [
+        ("class Talks:\n    pass\n", ""),
+        ("class Talks(Dataset):\n    pass\n", "Talks"),
+        ("class Talks:\n    def __len__(self): ...\n    def __getitem__(self, place): ...\n", "Talks"),
+        ("class TalkRows:\n    pass\nclass TalkRow(Dataset):\n    pass\n", "TalkRow"),
+    ],
+)
+def test_no_class_is_proposed_that_would_be_rejected_too(tmp_path: Path, code: str, near: str) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    words = ["+data.custom_cls.path=mine.py", "+data.custom_cls.name=TalkRowss"]
+    machine = Machine(environ={}, cwd=tmp_path)
+    found = own_files.collect(configured(*words, tree={"data": {}})[0], JOB, machine, UNREAD, UNREAD)
+    assert isinstance(found, OwnFiles)
+    assert [file.near for file in found.files] == [near]
+
+
+@pytest.mark.parametrize(
     ("code", "troubles"),
     [
         ("class Rows:\n    pass\n", ["no data set"]),

@@ -88,6 +88,7 @@ RANK, MODE = "actor_rollout_ref.model.lora_rank", "actor_rollout_ref.rollout.mod
         (f"{SIZE}=32", refusing("training engine", SIZE, "size {} is less than 260", lambda value: value >= 260), Setting(SIZE, 260)),
         (f"{SIZE}=0", refusing("training engine", SIZE, "size must be larger than 0, got {}", lambda value: value > 0), Setting(SIZE, left_out=True)),
         (f"{KEY}=promt", refusing("data sets", KEY, "no column '{}', only 'prompt' and 'data'", lambda value: value == "prompt"), Setting(KEY, "prompt")),
+        (f"{MODE}=async", refusing("engine", MODE, "mode '{}' is none of 'sync', 'own_async'", lambda value: value in ("sync", "own_async")), Setting(MODE, "own_async")),
         (f"{MODE}=sink", refusing("engine", MODE, "mode '{}' is none of 'sync', 'other'", lambda value: value == "sync"), Setting(MODE, "sync")),
     ],
 )  # fmt: skip
@@ -95,6 +96,17 @@ def test_nearest_accepted_value_is_found(word: str, judge: Judge, setting: Setti
     answer, tried = found(["trainer.nnodes=2", word, "trainer.save_freq=5"], judge)
     assert answer.settings == (setting,)
     assert answer.tried == len(tried) <= 8
+
+
+def test_nothing_is_offered_if_several_names_may_be_meant() -> None:
+    """Neither the nearest in letters, nor verl's default, which may be the opposite."""
+    accepted = ("sync", "own_async", "other_async")
+    text = f"mode '{{}}' is none of {accepted}"
+    judge = refusing("engine", MODE, text, lambda value: value in (*accepted, None))
+    answer, tried = found([f"{MODE}=async", "trainer.save_freq=5"], judge)
+    assert answer.settings == ()
+    assert answer.unclear == ("own_async", "other_async")
+    assert not any(MODE in word and word != f"{MODE}=async" for words in tried for word in words)
 
 
 def test_limit_is_not_fitted_to_the_sampled_rows() -> None:

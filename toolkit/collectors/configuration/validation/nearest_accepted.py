@@ -14,6 +14,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised
 from verl_doctor.toolkit.sources.python.source import parse, read, walk
+from verl_doctor.toolkit.text import with_part
 
 Judge = Callable[[Configuration], Raised | None]
 """Returns what is raised for a configuration."""
@@ -171,7 +172,12 @@ def _lists(value: Sequence[Any], default: object, names: Sequence[str]) -> Itera
 
 
 def _by_likeness(text: str, names: Sequence[str]) -> list[str]:
-    """Return the names in order of their likeness to a text, first those of which it is a part."""
+    """Return the names in order of their likeness to a text, first those that contain it.
+
+    If it is a part of one name, only that; of several, none: any of them may be meant.
+    """
+    if whole := with_part(text, names):
+        return whole if len(whole) == 1 else []
     return sorted(names, key=lambda name: (text not in name, -_likeness(text, name)))
 
 
