@@ -49,7 +49,8 @@ class CheckResult:
     `reason` explains a status other than pass, warn and fail, or adds to one: a sentence for people. Code
     decides by `reason_kind`, and by `follows_from`, the code of the rule that failed before it. `trace` is
     for `-v`. `deliberate` means that the rule was left out on purpose: ignored by the user's configuration,
-    or more expensive than this command allows. `unjudged` is what it examined but could not judge; `blind`:
+    or more expensive than this command allows. `silenced_errors` is how many errors that configuration hides.
+    `unjudged` is what it examined but could not judge; `blind`:
     it judges paths of a job but could not see any; `remembered`: an earlier run found it, and nothing that it
     depends on has changed since. The time taken does not count in comparisons.
     """
@@ -64,6 +65,7 @@ class CheckResult:
     trace: str = ""
     deliberate: bool = False
     unjudged: tuple[Unjudged, ...] = ()
+    silenced_errors: int = 0
     reason_kind: ReasonKind | None = None
     follows_from: str | None = None
     blind: bool = False
@@ -180,6 +182,15 @@ class Unchanged:
 
 
 @dataclass(frozen=True)
+class JobVerdict:
+    """The verdict on one of several launch files, and how many rules wait for which that failed on it."""
+
+    file: str
+    verdict: Verdict
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything found in one run.
 
@@ -187,7 +198,8 @@ class Report:
     why there is no verl to judge, "" where there is a verl or where rules were selected by name. `repairs` is
     None for a check; `applied` is whether they were carried out; `environment` are the requested files.
     `nodes` is None when one machine was judged. `unchanged` are the results of an earlier run. `forecasts`
-    are the verdicts after a plan. `fixes_of_variables` are the fixes that need a folder for the variables.
+    are the verdicts after a plan, `jobs` those on each launch file if they were judged separately.
+    `fixes_of_variables` are the fixes that need a folder for the variables.
     """
 
     target: Mapping[str, Any]
@@ -203,6 +215,7 @@ class Report:
     nodes: Nodes | None = None
     forecasts: tuple[Forecast, ...] = ()
     unchanged: Unchanged | None = None
+    jobs: tuple[JobVerdict, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -232,6 +245,12 @@ class Report:
         if found <= {"not_applicable"}:
             return not self.repairs  # what a repair mends may be gone afterwards
         return "error" in found or ("skipped" in found and not found & {"pass", "warn"})
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """How many rules were not judged because of which rule that failed, by its code."""
+        failed = {result.code for result in self.results if result.status == "fail"}
+        return Counter(result.follows_from for result in self.results if result.follows_from in failed)
 
     @property
     def summary(self) -> dict[str, int]:

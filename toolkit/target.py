@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from verl_doctor.toolkit.text import lines_of_output
 
 if TYPE_CHECKING:
     from verl_doctor.toolkit.machine import Machine
@@ -30,6 +33,7 @@ _HOST_AND_PORT = re.compile(r"(\[[\da-fA-F:.]+\]|[\w.-]+):(?P<port>\d{1,5})", re
 LIBRARIES = ("ray", "transformers", "tensordict", "sglang")
 """The packages besides vLLM whose API verl uses: installed ones are read, bare trees can be named."""
 
+_LOGS = (".log", ".out", ".err")
 LARGEST_SCRIPT = 2_000_000
 """Bytes of a launch script: a larger file is not read."""
 
@@ -202,17 +206,29 @@ def _demand_text(path: Path, word: str) -> None:
         raise UsageError(f"{word}: not a regular file; name a launch script, or a complete command after --")
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            binary = b"\0" in file.read(4096)
+            head = file.read(4096)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise UsageError(f"{word}: it cannot be read: {error.strerror}") from None
-    if binary:
+    if b"\0" in head:
         raise UsageError(f"{word}: not a text file; name a launch script, or a complete command after --")
+    if _is_log(path, head):
+        raise UsageError(
+            f"{word}: a log, not a launch script; run verl-doctor logs {shlex.quote(word)}, or name the "
+            "script"
+        )
     if size > LARGEST_SCRIPT:
         raise UsageError(
             f"{word}: {size / 1e6:.1f} MB, too large for a launch script; name a launch script, or a "
             "complete command after --"
         )
+
+
+def _is_log(path: Path, head: bytes) -> bool:
+    """Return whether a file that begins like this is output: by its name, or half of its lines."""
+    found = 0 if head.startswith(b"#!") else lines_of_output(head)
+    written = sum(1 for line in head.splitlines() if line.strip())
+    return found > 0 and (path.suffix in _LOGS or (found > 1 and 2 * found >= written))
 
 
 def _ray_address(given: str) -> str:

@@ -15,6 +15,20 @@ from collections.abc import Iterable, Sequence
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 _SEPARATORS = re.compile(r"[-_.]+")
+# How programs begin a line of output: a clock, a Ray worker, a shell's trace, a traceback, a bar, a step.
+_OUTPUT = re.compile(
+    rb"^(?:\x1b\[[\d;]*m)*(?:(?:[A-Z]+[: ])?[\[(]?\d{2,4}[-/]?\d\d[-/]?\d\d[ T]\d\d:\d\d"
+    rb"|\[?[IWEF]\d{4} \d\d:\d\d"
+    rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d|\d\d:\d\d:\d\d\b|\(\S[^()\n]{0,80}\bpid=\d+"
+    rb"|:(?:job_id|actor_name|task_name):|\++ \S|Traceback \(most recent|step:\d+ - "
+    rb"|\[rank\d+\]|\S+: line \d+: |[^\n]{0,80}\d%\|)",
+    re.MULTILINE,
+)
+
+
+def lines_of_output(text: bytes) -> int:
+    """Return how many lines begin as output of programs does, which lines of scripts do not."""
+    return sum(1 for _ in _OUTPUT.finditer(text))
 
 
 def harmless(text: str, *, keep: str = "") -> str:

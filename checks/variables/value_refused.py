@@ -128,26 +128,34 @@ def value_refused(
 
     ## Why it matters
 
-    Some of these values stop the job only when the engine starts, minutes after the job did:
+    Every process that reads the variable fails at that line, in some cases only when the engine starts,
+    minutes after the job did:
 
-    * `expandable_segments:True`, which PyTorch's own out-of-memory message recommends: `AssertionError:
-      Expandable segments are not compatible with memory pool`.
+    * `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF, which PyTorch's own out-of-memory message
+      recommends: `AssertionError: Expandable segments are not compatible with memory pool`.
     * `VLLM_USE_V1=0`, if this vLLM has only the V1 engine: `ValueError: Using V1 LLMEngine, but
       envs.VLLM_USE_V1=False`.
-    * An algorithm that NCCL 2.24 or later does not have: `invalid usage`, with the reason only in the output
-      of `NCCL_DEBUG=WARN`.
-
-    A word such as `true`, `10min` or `95%`, where vLLM or Ray expects a number or one of its choices, ends
-    the process that reads it. Python itself does not start if `PYTHONHASHSEED` is a word or `PYTHONHOME`
-    contains no Python, and verl stops at a logging level that does not exist. With `PYTHONWARNINGS=error`
-    the first warning is an exception: verl warns when it validates the configuration, and libraries when
-    they are imported.
+    * An algorithm in NCCL_ALGO that NCCL 2.24 or later does not have: `invalid usage`, with the reason only
+      in the output of `NCCL_DEBUG=WARN`.
+    * A word such as `true`, `10min` or `95%`, where vLLM or Ray expects a number or one of its choices.
+    * A logging level that Python does not have in a variable such as VERL_LOGGING_LEVEL, `debug` in small
+      letters included: `ValueError: Unknown level: 'debug'`.
+    * `PYTHONWARNINGS=error`, with which the first warning is an exception: verl warns when it validates the
+      configuration, and libraries when they are imported.
+    * A word in PYTHONHASHSEED, or a folder without a Python in PYTHONHOME: Python itself does not start.
 
     ## How to fix
 
-    Remove `expandable_segments:True` from PYTORCH_CUDA_ALLOC_CONF and keep the rest; vLLM 0.20.1 and later
-    turn it off for their own memory pool. Remove VLLM_USE_V1. Write numbers without units. Leave NCCL_ALGO
-    unset, so that NCCL chooses.
+    Unset the variable, unless the job needs it. Otherwise give it a value that its reader accepts:
+
+    * PYTORCH_CUDA_ALLOC_CONF: remove `expandable_segments:True` and keep the rest; vLLM 0.20.1 and later turn
+      it off for their own memory pool.
+    * VLLM_USE_V1: remove it.
+    * NCCL_ALGO: leave it unset, so that NCCL chooses.
+    * Numbers: write them without units.
+    * Logging levels: `DEBUG`, `INFO`, `WARN`, `WARNING`, `ERROR`, `CRITICAL` or `FATAL`, in capitals.
+    * PYTHONWARNINGS: name the kind of warning, as in `error::ResourceWarning`, or remove it.
+    * PYTHONHASHSEED: a number or `random`. PYTHONHOME: remove it.
     """
     yield from _unknown_algorithms(variables, launch, packages, configuration)
     yield from _unreadable(unreadable, variables, launch)
@@ -208,10 +216,17 @@ def _unreadable(
                 place,
                 f"{value.program} cannot read {place.assignment}: {value.text}",
                 value.read_from,
-                f"use a value that {value.program} accepts, or remove {value.name}",
+                f"{_accepted(value)}, or remove {value.name}",
                 (EVERY_JOB,),
                 value.phase,
             )
+
+
+def _accepted(value: UnreadableValue) -> str:
+    """Return the step that corrects a value."""
+    if value.accepted:
+        return f"set {value.name} to {value.accepted}"
+    return f"use a value that {value.program} accepts"
 
 
 def _raised_warnings(variables: Variables, launch: Launch | Unknown) -> Iterator[Finding]:

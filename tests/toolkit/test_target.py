@@ -348,6 +348,31 @@ def test_oversized_file_is_not_a_launch_script(tmp_path: Path) -> None:
         discover(Options(launch=("run.log",)), Machine(cwd=tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "is_log"),
+    [
+        ("train.log", "+ python3 -m verl.trainer.main_ppo\nhello\nhello\n", True),
+        ("output", "\x1b[36m(TaskRunner pid=1)\x1b[0m {'a': 1}\n2026-11-30 15:06:54 INFO up\n", True),
+        ("train.log", "2026-11-30 15:06:54 INFO up\n" * 100_000, True),
+        ("run.log", "#!/bin/bash\n+ x\n+ y\n", False),
+        ("run.log", "python3 -m verl.trainer.main_ppo\n", False),
+        ("run.sh", "cat <<E\n+ a\n+ b\nE\npython3 -m verl.trainer.main_ppo\n", False),
+    ],
+)
+def test_log_is_referred_to_the_command_for_logs(
+    tmp_path: Path, name: str, text: str, *, is_log: bool
+) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    options = Options(launch=(name,))
+    if is_log:
+        with pytest.raises(
+            UsageError, match=f"{name}: a log, not a launch script; run verl-doctor logs {name}"
+        ):
+            discover(options, Machine(cwd=tmp_path))
+    else:
+        assert discover(options, Machine(cwd=tmp_path)).files == (tmp_path / name,)
+
+
 def test_pipe_is_not_a_launch_script_and_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.sh")
     with pytest.raises(UsageError, match=r"run\.sh: not a regular file"):

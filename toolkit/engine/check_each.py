@@ -7,7 +7,7 @@ have without a job.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,12 @@ from typing import Any
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, VerlTrees, VllmTree
-from verl_doctor.toolkit.engine.checkout import path_in
 from verl_doctor.toolkit.engine.examination import Look, Source, Watch
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Absent
-from verl_doctor.toolkit.result import CheckResult, Report, Status, status_of
+from verl_doctor.toolkit.result import CheckResult, JobVerdict, Report, Status, status_of
 from verl_doctor.toolkit.rule import Finding, Location
 from verl_doctor.toolkit.target import Options, UsageError, discover
-from verl_doctor.toolkit.text import harmless
 
 # What all jobs have in common, and is observed once.
 _SHARED: tuple[type, ...] = (Interpreter, Packages, VerlTrees, VllmTree, LibraryTrees)
@@ -52,7 +50,8 @@ def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -
     """
     known: dict[type, Any] = {}
     usual: frozenset[_Key] = frozenset()
-    reports = []
+    reports: list[Report] = []
+    jobs: list[JobVerdict] = []
     for file in (None, *files):
         watch(file or "this machine")
         job = discover(replace(options, launch=(file,) if file else ()), run.machine)
@@ -69,8 +68,10 @@ def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -
             usual = frozenset(_key(result, finding) for result, finding in report.findings())
             continue
         about = (_about(target.files[0], result, usual) for result in report.results)
-        reports.append(replace(report, results=tuple(about)))
-    return _merged(reports)
+        own = replace(report, results=tuple(about))
+        reports.append(own)
+        jobs.append(JobVerdict(str(target.files[0]), own.verdict, own.waiting))
+    return replace(_merged(reports), jobs=tuple(jobs))
 
 
 _Key = tuple[str, object, str]
@@ -79,18 +80,6 @@ _Key = tuple[str, object, str]
 def _key(result: CheckResult, finding: Finding) -> _Key:
     """Return what identifies a finding across jobs."""
     return result.code, finding.subject, finding.message
-
-
-def lines(report: Report, cwd: Path) -> Iterator[str]:
-    """Yield a line for each finding, as compilers and linters print it, in the order of files and lines."""
-    found = [
-        (place.path, place.line or 0, result.code, finding)
-        for result, finding in report.findings()
-        if (place := finding.location) is not None and finding.severity != "info"
-    ]
-    for path, line, code, finding in sorted(found, key=lambda row: row[:3]):
-        place = Location(path_in(cwd, path) or path, line or None)
-        yield harmless(f"{place}: {code} {finding.severity}: {finding.message}")
 
 
 def _about(file: Path, result: CheckResult, usual: frozenset[_Key]) -> CheckResult:
@@ -129,6 +118,7 @@ def _merged(reports: Sequence[Report]) -> Report:
         replace(
             min(found, key=lambda result: _ORDER.index(result.status)),
             findings=tuple(finding for result in found for finding in result.findings),
+            silenced_errors=sum(result.silenced_errors for result in found),
             seconds=sum(result.seconds for result in found),
         )
         for found in results_by_code.values()

@@ -199,6 +199,9 @@ def judge_one(
     ignore = selection.ignored(check)
     if ignore is not None and verdict.findings and not verdict.reason:
         verdict = _without_ignored(verdict, ignore, today)
+    elif verdict.reason_kind == "ignored until a date" and check.cost == "instant":
+        hidden = known or _judged(check, collection)
+        verdict = replace(verdict, silenced_errors=_errors(hidden.findings))
     return CheckResult(
         code=check.code,
         title=check.title,
@@ -224,7 +227,18 @@ def _without_ignored(verdict: _Outcome, ignore: Ignore, today: date) -> _Outcome
         return verdict
     sentence = f"{', '.join(names)} ignored until {ignore.until}: {ignore.reason}"
     status = status_of(left)
-    return replace(verdict, findings=left, status=status, reason=sentence, reason_kind="ignored until a date")
+    return replace(
+        verdict,
+        findings=left,
+        status=status,
+        reason=sentence,
+        reason_kind="ignored until a date",
+        silenced_errors=_errors(verdict.findings) - _errors(left),
+    )
+
+
+def _errors(findings: Sequence[Finding]) -> int:
+    return sum(finding.severity == "error" for finding in findings)
 
 
 @dataclass(frozen=True)
@@ -237,6 +251,7 @@ class _Outcome:
     trace: str = ""
     deliberate: bool = False
     unjudged: tuple[Unjudged, ...] = ()
+    silenced_errors: int = 0
     reason_kind: ReasonKind | None = None
     follows_from: str | None = None
     paths: tuple[str, ...] = ()

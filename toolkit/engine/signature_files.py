@@ -29,6 +29,18 @@ def entries_by_file() -> dict[str, Entries]:
     return {path.name: entries_of(path.read_text("utf-8")) for path in sorted(folder.glob("*.toml"))}
 
 
+def titles_of(family: str) -> dict[str, str]:
+    """Return the codes of this family that signatures have, sorted, each with its title.
+
+    Of a code with several faults, `group` states what they have in common.
+    """
+    titles: dict[str, str] = {}
+    for entry in (entry for entries in indexed_entries().values() for entry in entries):
+        if (code := entry.get("code", "")).startswith(family):
+            titles[code] = entry.get("group") or titles.get(code) or entry["title"]
+    return dict(sorted(titles.items()))
+
+
 def entries_of(text: str) -> Entries:
     """Return the entries of one file. Raises ValueError for invalid TOML."""
     from verl_doctor.toolkit.system import toml  # noqa: PLC0415 - an index does not need it

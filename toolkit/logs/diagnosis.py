@@ -72,6 +72,8 @@ class Reading:
     total: int = 0
     finished: bool = False
     """Whether a training finished in it."""
+    has_step: bool = False
+    """Whether it shows a step of a training, or a server that is up."""
 
     @property
     def first(self) -> LoggedError | None:
@@ -147,9 +149,10 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
         else _conditioned(where.judged(dated(error, log.lines), finished=log.finished), log.lines),
         also,
         distinct(consequences),
-        tuple(hint for hint in hints if hint not in named),
+        tuple(where.beside(hint) for hint in hints if hint not in named),
         len(lines),
         log.finished,
+        log.steps.last > 0,
     )
 
 
@@ -265,4 +268,5 @@ def together(readings: Mapping[str, Reading]) -> Reading:
         distinct(hint for reading in ordered for hint in reading.hints),
         sum(reading.total for reading in ordered),
         finished,
+        any(reading.has_step for reading in ordered),
     )

@@ -14,11 +14,12 @@ from verl_doctor.toolkit.logs.conditions import fitting
 from verl_doctor.toolkit.logs.diagnosis import Reading
 from verl_doctor.toolkit.logs.lines import shown, shown_together
 from verl_doctor.toolkit.logs.logged_error import LoggedError
+from verl_doctor.toolkit.logs.recognised import Kind as FileKind
 from verl_doctor.toolkit.logs.signature import Kind, Signature
 from verl_doctor.toolkit.logs.stage import STAGES
 from verl_doctor.toolkit.logs.timeline.timeline import How, Span, Timeline
 from verl_doctor.toolkit.result import STATUSES
-from verl_doctor.toolkit.rule import WHEN, Phase, family_of
+from verl_doctor.toolkit.rule import WHEN, Finding, Phase, family_of
 
 OK, FIRST_CAUSE, NOT_DETERMINED = "OK", "FIRST CAUSE", "NOT DETERMINED"
 YOUR_CODE, YOUR_CONFIGURATION = "YOUR CODE", "YOUR CONFIGURATION"
@@ -29,6 +30,8 @@ _WORDS: dict[Fault | Literal["environment"], str] = {
     "launch": YOUR_CONFIGURATION,
     "program": FIRST_CAUSE,
 }
+_JUDGED_BEFORE: tuple[Fault | Literal["environment"], ...] = ("configuration", "launch")
+"""What `check` also judges. The pages of codes that state only who is at fault add nothing to the answer."""
 _SUBJECTS = {"CFG": "LAUNCH_SCRIPT ", "DATA": "LAUNCH_SCRIPT ", "LOAD": "--model DIR "}
 """The input that a rule of this family requires."""
 _NAMED = 3  # logs named in one sentence
@@ -119,6 +122,8 @@ class ErrorDocument(TypedDict):
     process: str
     lines: list[str]
     times: Annotated[int, Keyword("minimum", 1)]
+    place: Annotated[str, "the place in the job's own code that raised it; empty if it is not there"]
+    then: Annotated[str, "what the run did instead; empty if the log does not show it"]
 
 
 class ProofDocument(TypedDict):
@@ -204,13 +209,14 @@ class LogsDocument(TypedDict):
 class Confirmation:
     """What a rule reports on this machine about a cause: one of its findings, or why it has none.
 
-    `place` and `remedy` are the finding's, "" if the rule has none.
+    `place` and `remedy` are the finding's, "" if the rule has none. `is_finding`: the rule has found it.
     """
 
     code: str
     message: str
     place: str = ""
     remedy: str = ""
+    is_finding: bool = True
 
     @property
     def line(self) -> str:
@@ -229,7 +235,8 @@ class Answer:
     """What was read and found, and how the start-up time was spent.
 
     `notes` list what was skipped; `unread` names logs that may not have been read completely. `confirmed`
-    holds what the rules report here, by the cause's code, if they were run; `fixes` holds the fix for a fault
+    holds what the rules report here, by the cause's code, if they were run; without an entry there, no rule
+    looks for the cause. `fixes` holds the fix for a fault
     and its safety, by the fault's code. `arguments` are the options that name the target.
     """
 
@@ -243,6 +250,8 @@ class Answer:
     timeline: Timeline = field(default_factory=Timeline)
     fixes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    other_files: Mapping[str, FileKind] = field(default_factory=dict)
+    """What the files are if none of them is a log."""
 
     @property
     def verdict(self) -> Literal["ok", "failures", "not_determined"]:
@@ -260,12 +269,14 @@ class Answer:
     def exit_code(self) -> ExitCode:
         """1 if a cause was named, 0 if nothing failed, 3 otherwise.
 
-        3 means that something failed for an undetermined reason, or that the logs were unreadable or empty.
+        3 means that something failed for an undetermined reason, or that the logs were unreadable, empty, or
+        no logs.
         """
         if self.reading.first is not None:
             return ExitCode.FAILED
         found = self.reading.error is not None or self.reading.consequences
-        return ExitCode.COULD_NOT_CHECK if found or self.unread or self.is_empty else ExitCode.OK
+        unjudged = found or self.unread or self.is_empty or self.other_files
+        return ExitCode.COULD_NOT_CHECK if unjudged else ExitCode.OK
 
 
 def document(answer: Answer) -> LogsDocument:
@@ -321,7 +332,8 @@ def _result(error: LoggedError, answer: Answer) -> ResultDocument:
         "reason": "; ".join(
             each.message if each.code == code else f"{each.code}: {each.message}"
             for each in (answer.confirmed or {}).get(code, ())
-        ),
+        )
+        or confirmation(answer, error),
         "seconds": 0.0,
         "findings": [
             {
@@ -417,6 +429,11 @@ def subject_of(error: LoggedError) -> SubjectDocument | None:
     }
 
 
+def place_in_job(error: LoggedError) -> str:
+    """Return the place in the job's own code that raised an error, "" if it was raised elsewhere."""
+    return shown(error.blame.place) if error.blame is not None and error.blame.fault == "code" else ""
+
+
 def _error_document(error: LoggedError) -> ErrorDocument:
     signature = error.signature
     return {
@@ -429,6 +446,8 @@ def _error_document(error: LoggedError) -> ErrorDocument:
         "process": shown(error.process),
         "lines": shown_together(error.lines),
         "times": error.times,
+        "place": place_in_job(error),
+        "then": shown(error.then),
     }
 
 
@@ -475,6 +494,43 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
+def confirmation(answer: Answer, cause: LoggedError) -> str:
+    """Return whether a rule confirms a cause here; "" if no rules were to be run."""
+    if answer.confirmed is None:
+        return ""
+    code, _ = name_of(cause)
+    if code not in answer.confirmed:
+        needs_script = cause.blame is not None and cause.blame.fault in _JUDGED_BEFORE
+        return "no rule can confirm this" + (" without the launch script (--script)" if needs_script else "")
+    each = answer.confirmed[code]
+    found = next((rule for rule in each if rule.is_finding), None)
+    if found is not None:
+        return f"confirmed here by {found.code}" + (f" at {found.place}" if found.place else "")
+    return "not confirmed here" + (f" by {', '.join(rule.code for rule in each)}" if each else "")
+
+
+def is_about(finding: Finding, cause: LoggedError) -> bool:
+    """Return whether a rule's error is about the setting that an exception names, or about its place.
+
+    Of settings that belong together, such as the path and the name of a class, a rule may name another one:
+    it counts if both strike in the same phase.
+    """
+    blame, subject, place = cause.blame, finding.subject, finding.location
+    if blame is None or finding.severity != "error":
+        return False
+    if subject is not None and subject.kind == "setting":
+        named = f".{subject.name}"
+        group = subject.name.rpartition(".")[0] if finding.phase == cause.phase else ""
+        for key in blame.settings:
+            if named.endswith(f".{key}") or f".{key}".endswith(named):
+                return True
+            if "." in group and key.rpartition(".")[0] == group:
+                return True
+    if blame.fault == "launch":
+        return finding.phase == "shell"
+    return place is not None and bool(blame.place) and blame.place.partition(", in ")[0] == str(place)
+
+
 def headline(answer: Answer) -> tuple[str, str]:
     """Return a status of one or two words, and the sentence that follows it."""
     reading = answer.reading
@@ -496,11 +552,14 @@ def headline(answer: Answer) -> tuple[str, str]:
             sentence = (
                 f"no sign of a failure, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
             )
+        elif answer.other_files:
+            sentence = _no_log(answer.other_files)
         elif any(beside.kind not in {"hint", "note"} for beside in reading.hints):
             how = "finished" if reading.finished else "went on"
             return OK, f"the training {how}, and no complaint in the logs stopped it"
         else:
-            return OK, "these logs show no failure"
+            silent = "" if reading.has_step or reading.finished else "; they show no training step and no end"
+            return OK, f"these logs show no failure{silent}"
     elif error.signature is not None and error.signature.kind == "ended":
         sentence = f"{_lower(error.signature.title)}; nothing before it failed"
     elif error.signature is not None and error.signature.kind == "job":
@@ -513,6 +572,16 @@ def headline(answer: Answer) -> tuple[str, str]:
             "show why"
         )
     return NOT_DETERMINED, sentence
+
+
+def _no_log(files: Mapping[str, FileKind]) -> str:
+    """Return what the files are instead of logs."""
+    for name, kind in files.items():
+        if kind != "unknown":
+            judged = f": verl-doctor check {shlex.quote(name)} judges it" if kind == "shell script" else ""
+            return f"{name} is a {kind}, not a log{judged}"
+    named = ", ".join(list(files)[:_NAMED])
+    return f"nothing in {named} is output of verl, Ray, vLLM, torch, Python, a launcher or a scheduler"
 
 
 def _lower(title: str) -> str:
@@ -546,8 +615,12 @@ def next_steps(answer: Answer) -> Sequence[str]:
                 f"verl-doctor fix {subject}--select {signature.code}{named}  # the repair, as a diff"
             )
         steps.append(f"verl-doctor explain {signature.code}")
-    if not steps and answer.reading.first is not None:
-        steps.append(f"verl-doctor explain {name_of(answer.reading.first)[0]}")
+    first = answer.reading.first
+    if not steps and first is not None and fault_of(first) in _JUDGED_BEFORE:
+        script = _not_named("CFG", answer.arguments) or "".join(
+            f"{shlex.quote(word)} " for word in answer.arguments
+        )
+        steps.append(f"verl-doctor check {script} # judge the script and the configuration before a run")
     if only_consequences(answer):
         steps.append(
             "verl-doctor logs /tmp/ray/session_latest/logs  # the logs of Ray's processes, on the node "

@@ -98,6 +98,7 @@ WORDS = (
     "malloc(): ",
     "numeric argument required",
     "not a valid identifier",
+    " synthetic padding",
 )
 """Search words: nearly every complaint contains at least one, and so do the beginning and the end of a run.
 

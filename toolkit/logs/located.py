@@ -35,6 +35,8 @@ from verl_doctor.toolkit.text import clipped
 
 # What `datasets` logs before an exception that gives no reason.
 _REPORT = re.compile(r".*?(Failed to read file '[^']+') with error <class '(?:\w+\.)*(\w+)'>: (.+)")
+# What verl logs after it left failed responses out of a batch (verl/trainer/ppo/padding_utils.py).
+_PADDED = re.compile(r"Upsampled batch from \d+ to \d+ with (\d+) synthetic padding samples")
 _REPORTED_BY = "DatasetGenerationError"
 _OVERRIDES = re.compile(r"Could not override '|Error merging override")
 
@@ -97,6 +99,20 @@ class Located:
         if settings and error.signature.code == keys.UNKNOWN and _OVERRIDES.search(message):
             placed = replace(placed, advice=keys.unknown(settings[0]))
         return replace(placed, settings=settings)
+
+    def beside(self, error: LoggedError) -> LoggedError:
+        """Return an error that the run survived, with its place in the job's code and what verl did then."""
+        found = self._raised.get((error.number, error.process))
+        blame = blamed(found[0], self._lines, None) if found is not None else None
+        if error.kind not in {"unknown", "job"} or blame is None or blame.fault != "code":
+            return error
+        padded = (_PADDED.search(line.text) for line in self._lines if line.number > error.number)
+        count = next((match[1] for match in padded if match), "")
+        return replace(
+            error,
+            blame=blame,
+            then=f"verl then trained with {count} samples of padding in their place" if count else "",
+        )
 
     def judged(self, error: LoggedError, *, finished: bool) -> LoggedError:
         """Return an error outside the environment, with its phase and where the fault lies."""

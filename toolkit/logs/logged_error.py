@@ -55,6 +55,8 @@ class LoggedError:
     """
     advice: str = ""
     """The advice derived from the exception itself, if there is no remedy or only a general one."""
+    then: str = ""
+    """What the run did instead of what failed, if it survived it."""
 
     @property
     def kind(self) -> Kind | Literal["unknown"]:

@@ -55,6 +55,7 @@ LOOKUPS = frozenset(
         "PackageNotFoundError",
     }
 )
+_VARIABLE = re.compile(r"\b(?:getenv\(|environ(?:\.get\(|\[))\s*[\"'](\w+)[\"']")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,12 @@ class Frame:
     line: int
     function: str = ""
     code: str = ""
+
+
+def variable_read_at(code: str) -> str:
+    """Return the environment variable that a source line reads, "" for none."""
+    found = _VARIABLE.search(code)
+    return found[1] if found else ""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,14 @@ from dataclasses import replace
 from verl_doctor.toolkit.logs.diagnosis import Reading, read, together
 from verl_doctor.toolkit.logs.document import Answer
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.recognised import Kind, Recognised
 from verl_doctor.toolkit.logs.sources import Read, Source, UnreadableError, opened
 from verl_doctor.toolkit.logs.timeline.join import timeline
 from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
 from verl_doctor.toolkit.text import counted, in_bytes
 
+_READ: frozenset[Kind] = frozenset({"log", "unknown"})
+"""The kinds of files whose texts are judged: words of a script are no complaints."""
 _RECURRING = frozenset({"first validation", "checkpoint", "end"})
 """The phases that a job may first reach after its first step."""
 
@@ -31,11 +34,20 @@ def diagnose(
     unread: list[str] = []
     size = 0
     readers: list[TimelineReader] = []
+    kinds: dict[str, Kind] = {}
     for source in sources:
         reader = TimelineReader(source.name)
+        what = Recognised(source.name)
+
+        def beside(
+            number: int, block: bytes, reader: TimelineReader = reader, what: Recognised = what
+        ) -> None:
+            reader.take(number, block)
+            what.take(number, block)
+
         try:
             with opened(source) as content:
-                found = excerpt(_watched(content, source.name, watch), beside=reader.take)
+                found = excerpt(_watched(content, source.name, watch), beside=beside)
         except UnreadableError as error:
             notes.append(f"{source.name} was skipped: {error}")
             continue
@@ -53,16 +65,27 @@ def diagnose(
                 f"{source.name} has so many errors that {counted(found.left_out, 'line')} of it were not read"
             )
         size += found.size
+        if found.total:
+            kinds[source.name] = what.kind
+        if what.kind not in _READ:
+            readings[source.name] = Reading(total=found.total)
+            continue
         readers.append(reader)
         readings[source.name] = replace(read(found.lines, source.name, reader.trains_from), total=found.total)
+    has_trained = any(reader.has_trained for reader in readers)
+    reading = together(readings)
+    reading = replace(reading, has_step=reading.has_step or has_trained)
+    if "log" in kinds.values():
+        notes += [f"{name} is a {kind}, not a log" for name, kind in kinds.items() if kind not in _READ]
     return Answer(
-        _with_phase(together(readings), has_trained=any(reader.has_trained for reader in readers)),
+        _with_phase(reading, has_trained=has_trained),
         tuple(readings),
         size,
         tuple(notes),
         unread=tuple(unread),
         seconds=time.perf_counter() - started,
         timeline=timeline(readers),
+        other_files={} if "log" in kinds.values() else kinds,
     )
 
 

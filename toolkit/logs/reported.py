@@ -23,7 +23,7 @@ from verl_doctor.toolkit.logs.first_cause import (
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.logged_error import LONGEST, LoggedError
 from verl_doctor.toolkit.logs.phase import phase_of_process
-from verl_doctor.toolkit.logs.python_errors import LOOKUPS, OVERRIDES, Raised
+from verl_doctor.toolkit.logs.python_errors import LOOKUPS, OVERRIDES, Raised, variable_read_at
 from verl_doctor.toolkit.logs.signature import Signature, which
 from verl_doctor.toolkit.logs.survived import Steps
 from verl_doctor.toolkit.text import clipped
@@ -151,7 +151,14 @@ def error_of(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:
         and any(map(is_of_the_job, own_frames(raised.frames)[-1:]))
     ):
         signature = None
+    if signature is not None and signature.of_variable and not _reads_variable(raised):
+        signature = None
     return LoggedError(source, cause.number, cause.process, cause.words, cause.lines, signature)
+
+
+def _reads_variable(raised: Raised) -> bool:
+    """Return whether the source line that raised an exception reads an environment variable."""
+    return any(variable_read_at(frame.code) for frame in own_frames(raised.frames)[-1:])
 
 
 def with_signature(error: LoggedError) -> LoggedError:

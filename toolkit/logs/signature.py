@@ -12,14 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import chain
 from typing import Any, Literal, get_args
 
 from ahocorasick_rs import AhoCorasick
 
-from verl_doctor.toolkit.engine.signature_files import entries_of, indexed_entries
+from verl_doctor.toolkit.engine.signature_files import entries_of, indexed_entries, titles_of
 from verl_doctor.toolkit.logs.stage import STAGES
-from verl_doctor.toolkit.text import counted
 
 Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
 """What a text proves when it is the first in the log.
@@ -93,18 +91,20 @@ class Signature:
     programs also complain about optional parts. `warning` counts lines that a logger marks as warnings too,
     `whole` requires a pattern to match the whole line, `named` marks a general remedy, which follows what the
     exception itself names (`otherwise` is its first step if the exception names none), `of_package` a fault
-    of the package that raises it, which the same exception in a file of the job is not, and `of_worker`
-    counts only lines of a Ray worker or an engine's process, not of the script's program. `confirm` are the
-    rules that would confirm the fault, if other than the rule with its code; `deep` means that they do so
-    only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1"). `quotes` is
-    how many lines after its own it shows. `at` are the remedies by stage of the job (`stage`). A
-    consequence's remedy states where to look for the cause.
+    of the package that raises it, which the same exception in a file of the job is not, `of_variable` one
+    that only a source line which reads an environment variable raises, and `of_worker` counts only lines of a
+    Ray worker or an engine's process, not of the script's program. `confirm` are the rules that would confirm
+    the fault, if other than the rule with its code; `deep` means that they do so only in `check --deep`.
+    `sources` are the threads in which the remedy helped ("owner/name#1"). `quotes` is how many lines after
+    its own it shows. `at` are the remedies by stage of the job (`stage`). A consequence's remedy states where
+    to look for the cause. `group` is what several faults with one code have in common.
     """
 
     code: str
     kind: Kind
     title: str
     patterns: tuple[tuple[str | Limit, ...], ...]
+    group: str = ""
     unless: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
     unless_frames: tuple[str, ...] = ()
@@ -119,6 +119,7 @@ class Signature:
     otherwise: str = ""
     of_worker: bool = False
     of_package: bool = False
+    of_variable: bool = False
     within: tuple[str, ...] = ()
     quotes: int = 0
     sources: tuple[str, ...] = ()
@@ -266,23 +267,8 @@ def of_code(code: str) -> tuple[Signature, ...]:
 
 
 def of_logs_alone() -> dict[str, str]:
-    """Return the codes of the faults that no rule finds, sorted, with their titles.
-
-    A code of several faults is called after the one with the most messages.
-    """
-    faults: dict[str, dict[str, int]] = {}
-    for entry in chain.from_iterable(indexed_entries().values()):
-        if (code := entry.get("code", "")).startswith(OF_LOGS):
-            messages = faults.setdefault(code, {})
-            messages[entry["title"]] = messages.get(entry["title"], 0) + len(entry["patterns"])
-    return {code: _title(faults[code]) for code in sorted(faults)}
-
-
-def _title(faults: Mapping[str, int]) -> str:
-    """Return the title of several faults with these titles and numbers of messages."""
-    first = max(faults, key=lambda title: faults[title])
-    others = len(faults) - 1
-    return f"{first}, or {counted(others, 'related fault')}" if others else first
+    """Return the codes of the faults that no rule finds, sorted, with their titles."""
+    return titles_of(OF_LOGS)
 
 
 @cache

@@ -10,17 +10,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from verl_doctor.toolkit.engine import kept_index
-from verl_doctor.toolkit.engine.signature_files import indexed_entries
+from verl_doctor.toolkit.engine.signature_files import titles_of
 
 
 def codes_with_titles() -> Iterator[tuple[str, str]]:
     """Yield the codes of our rules, then of faults that only logs show, in order, each with a title."""
     yield from sorted((entry["code"], _title(entry["doc"] or "")) for entry in _parts()["checks"])
-    titles: dict[str, str] = {}
-    for entry in (entry for entries in indexed_entries().values() for entry in entries):
-        if entry.get("code", "").startswith("LOG"):
-            titles.setdefault(entry["code"], entry["title"])
-    yield from sorted(titles.items())
+    yield from titles_of("LOG").items()
 
 
 def _parts() -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from verl_doctor.toolkit.engine.checkout import checkout, path_in
+from verl_doctor.toolkit.render.result_words import silenced_errors
 from verl_doctor.toolkit.result import CheckResult, Report
 from verl_doctor.toolkit.rule import Finding, Location
 from verl_doctor.toolkit.text import counted, harmless
@@ -48,7 +49,8 @@ def render(report: Report, cwd: Path) -> Iterator[str]:
     for repair in report.repairs or ():
         yield harmless(f"{repair.outcome}: {repair.code} {repair.title}")
     sums = ", ".join(counted(counts[level], noun) for level, noun in _LEVEL_NAMES.items())
-    yield harmless(f"verl-doctor: {WORDS[report.verdict]}; {sums}")
+    hidden = f"; {silenced}" if (silenced := silenced_errors(report)) else ""
+    yield harmless(f"verl-doctor: {WORDS[report.verdict]}; {sums}{hidden}")
     if any(number > _SHOWN for number in counts.values()):
         yield f"GitHub shows {_SHOWN} annotations of a level from one step; all of them are in this log"
 

@@ -27,16 +27,18 @@ _LEAST: Final = 80  # minimum characters of the message in it
 def headline(report: Report) -> tuple[str, str]:
     """Return the verdict in two or three words, and the sentence after it.
 
-    The sentence is the fault that strikes first, or what was judged.
+    The sentence is the fault that strikes first, or what was judged and which errors are silenced.
     """
     verdict = report.verdict
     if verdict == "failures":
         return WORDS[verdict], first_fault(report)
     if verdict == "could_not_check":
-        return WORDS[verdict], _not_checked(report)
+        return WORDS[verdict], "; ".join(filter(None, (_not_checked(report), silenced_errors(report))))
     warnings = sum(finding.severity == "warning" for _, finding in report.findings())
-    sentence = f"by {_judged(report)}"
-    return WORDS[verdict], f"{sentence}; {counted(warnings, 'warning')}" if warnings else sentence
+    parts = [f"by {_judged(report)}"]
+    parts += [counted(warnings, "warning")] if warnings else []
+    parts += [silenced_errors(report)] if silenced_errors(report) else []
+    return WORDS[verdict], "; ".join(parts)
 
 
 def _judged(report: Report) -> str:
@@ -66,6 +68,7 @@ def counts(report: Report) -> str:
     parts = [counted(severities["error"], "error") if severities["error"] else ""]
     parts += [f"{counted(broken, 'rule')} could not check" if broken else ""]
     parts += [counted(severities["warning"], "warning") if severities["warning"] else ""]
+    parts += [silenced_errors(report)]
     return ", ".join(filter(None, parts))
 
 
@@ -288,6 +291,20 @@ def by_reason(report: Report, *statuses: Status) -> Mapping[str, Sequence[CheckR
         if result.status in statuses:
             found.setdefault(result.reason, []).append(result)
     return found
+
+
+def silenced_errors(report: Report) -> str:
+    """Return how many errors the user's configuration hides, and of which rules; "" for none."""
+    hidden = {result.code: result.silenced_errors for result in report.results if result.silenced_errors}
+    return f"{counted(sum(hidden.values()), 'error')} silenced ({', '.join(hidden)})" if hidden else ""
+
+
+def waiting(rules: Mapping[str, int]) -> str:
+    """Return how many rules wait for others that failed, "" for none."""
+    return ", ".join(
+        f"{counted(number, 'rule')} {'waits' if number == 1 else 'wait'} for {code}"
+        for code, number in sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
+    )
 
 
 def silenced_rules(report: Report) -> Iterable[str]:

@@ -30,6 +30,7 @@ from verl_doctor.toolkit.render.result_words import (
     step_without_verl,
     stopped_by,
     target_of,
+    waiting,
 )
 from verl_doctor.toolkit.result import JOB, CheckResult, PathVerdict, Repair, Report, Status
 from verl_doctor.toolkit.rule import Finding
@@ -204,8 +205,8 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     if quiet or silenced:
         yield Text()
     yield from _quiet(report, width) if verbose else ()
-    for row in silenced:
-        yield from lines(row, width, indent=_LABEL, first="", style="dim")
+    for row in (*silenced, waiting(report.waiting)):
+        yield from lines(row, width, indent=_LABEL, first="", style="dim") if row else ()
     yield from _unjudged(report, width) if verbose else ()
     summary = report.summary
     parts = [counts(report)] if counts(report) else []

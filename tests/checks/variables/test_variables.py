@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from verl_doctor.checks.shared.variables import places, variable_of
@@ -14,9 +16,15 @@ from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
-from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValues
+from verl_doctor.toolkit.collectors.variables.unreadable_values import (
+    _LEVELS,
+    UnreadableValue,
+    UnreadableValues,
+)
 from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
 from verl_doctor.toolkit.collectors.vllm.refusals import VllmRefusals
+from verl_doctor.toolkit.commands.explain import documentation
+from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.rule import Check, Finding, Location
 from verl_doctor.toolkit.testing import run_check
@@ -133,3 +141,20 @@ def test_last_certain_setting_decides_whether_warnings_are_raised(
     where = [finding.location.path if finding.location else str(finding.evidence.found) for finding in found]
     assert len(where) == bool(place)
     assert all(place in each for each in where)
+
+
+def test_remedy_names_the_values_that_the_program_accepts() -> None:
+    """So does the page of the rule, for logging levels."""
+    levels = "DEBUG, INFO or ERROR"
+    value = UnreadableValue("VERL_LOGGING_LEVEL", "verl", "x.py", "ValueError: no", "import", levels)
+    absent = [(fact, Absent("")) for fact in (VllmRefusals, Packages, Configuration)]
+    given = Variables({"VERL_LOGGING_LEVEL": "verbose"})
+    for each, step in (
+        (value, f"set VERL_LOGGING_LEVEL to {levels}"),
+        (replace(value, accepted=""), "use a value"),
+    ):
+        (finding,) = run_check(value_refused, given, launch(), UnreadableValues((each,)), *absent).findings
+        assert finding.remedy.startswith(step)
+    page = documentation.explain(value_refused, registry.load())
+    how = page.partition("## How to fix")[2].partition("## In short")[0]
+    assert [level for level in sorted(_LEVELS - {"NOTSET"}) if f"`{level}`" not in how] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 import pytest
@@ -15,6 +15,7 @@ from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.config import Ignore
 from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_selected, unknown_words
 from verl_doctor.toolkit.facts import Absent, Broken, Unknown, collector, needs_of
+from verl_doctor.toolkit.render.result_words import headline, silenced_errors
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, Subject, check
 
@@ -159,6 +160,18 @@ def test_ignore_entry_expires_after_its_last_day() -> None:
         result = results(disk_is_full, given={Disk: Disk(0)}, selection=selection)["HOST901"]
         assert result.status == status
         assert "OPS-12" in result.reason
+        assert result.silenced_errors == (status == "skipped")
+
+
+def test_errors_that_the_configuration_hides_are_counted_in_the_verdict() -> None:
+    for disk, only, hidden in ((Disk(0), (), 1), (Disk(5), (), 0), (Disk(0), ("val",), 1)):
+        rule = files_are_missing if only else disk_is_full
+        selection = Selection(ignores={rule.code: Ignore("known", TODAY, only)})
+        result = results(rule, given={Disk: disk}, selection=selection)[rule.code]
+        assert result.silenced_errors == hidden
+        report = Report({}, (result, replace(result, code="NET901", status="pass", silenced_errors=0)))
+        assert silenced_errors(report) == (f"1 error silenced ({rule.code})" if hidden else "")
+        assert report.verdict == "failures" or headline(report)[1].endswith(silenced_errors(report))
 
 
 def test_ignoring_a_family_can_be_overridden_for_one_rule() -> None:

@@ -174,7 +174,7 @@ def test_truncated_log_is_not_reported_as_fine(here: Doctor, tmp_path: Path, sai
     done = here("logs", "run.log.gz", cwd=tmp_path)
     assert done.returncode == 3
     assert "but not all of run.log.gz could be read" in " ".join(done.stdout.split())
-    written(tmp_path, "whole.log", f"fine\n{said}")
+    written(tmp_path, "whole.log", f"INFO fine\n{said}")
     assert here("logs", "whole.log", cwd=tmp_path).returncode == bool(said)
 
 
@@ -187,7 +187,7 @@ def test_empty_log_is_not_reported_as_fine(
         done = here("logs", name, cwd=tmp_path)
         assert done.returncode == 3
         assert done.stdout.startswith(f"NOT DETERMINED  nothing was read: {shown} is empty\n")
-    written(tmp_path, "other.log", "fine\n")
+    written(tmp_path, "other.log", "INFO fine\n")
     assert here("logs", "run.log", "other.log", cwd=tmp_path).returncode == 0
 
 

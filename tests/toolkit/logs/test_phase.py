@@ -83,7 +83,7 @@ def test_phase_is_shown_in_json_and_text(here: Doctor, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.startswith("YOUR CONFIGURATION  LOG160: ")
     assert "(when verl validates its configuration)" in " ".join(done.stdout.split())
-    assert "Next:\n  verl-doctor explain LOG160\n" in done.stdout
+    assert "\n  verl-doctor check LAUNCH_SCRIPT\n" in done.stdout
 
 
 def test_failure_after_the_first_step_is_not_at_the_start(here: Doctor, tmp_path: Path) -> None:

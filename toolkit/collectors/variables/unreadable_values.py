@@ -38,17 +38,23 @@ _ENTRY = re.compile(
 )
 # Values with which the interpreter itself stops before it runs anything
 # (https://docs.python.org/3/using/cmdline.html#environment-variables).
-_OF_PYTHON: Mapping[str, tuple[re.Pattern[str], str]] = {
-    "PYTHONHASHSEED": (re.compile(r"random|0*\d{1,10}"), 'PYTHONHASHSEED must be "random" or an integer'),
-    "PYTHONUTF8": (re.compile("[01]"), "invalid PYTHONUTF8 environment variable value"),
+_OF_PYTHON: Mapping[str, tuple[re.Pattern[str], str, str]] = {
+    "PYTHONHASHSEED": (
+        re.compile(r"random|0*\d{1,10}"),
+        'PYTHONHASHSEED must be "random" or an integer',
+        "random or a number",
+    ),
+    "PYTHONUTF8": (re.compile("[01]"), "invalid PYTHONUTF8 environment variable value", "0 or 1"),
     "PYTHONMALLOC": (
         re.compile("default|debug|malloc(_debug)?|pymalloc(_debug)?|mimalloc(_debug)?"),
         "unknown PYTHONMALLOC allocator",
+        "default, debug, malloc or pymalloc",
     ),
-    "PYTHONTRACEMALLOC": (re.compile(r"0*\d{1,5}"), "invalid number of frames"),
+    "PYTHONTRACEMALLOC": (re.compile(r"0*\d{1,5}"), "invalid number of frames", "a number below 65536"),
     "PYTHONINTMAXSTRDIGITS": (
         re.compile(r"0*(?:0|6[4-9]\d|[7-9]\d\d|\d{4,9})"),
         "invalid value of PYTHONINTMAXSTRDIGITS",
+        "0 or a number from 640",
     ),
 }
 _HOME = "PYTHONHOME"
@@ -59,6 +65,8 @@ _LOGS, _REGISTERED = "TORCH_LOGS", re.compile(rb"""\bregister_(?:log|artifact)\(
 _OF_LOGS = re.compile(r"[+-]?(\w+)")
 _ALL_LOGS = "all"
 _LEVELS = frozenset({"CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET"})
+_LEVEL_NAMES = "DEBUG, INFO, WARN, WARNING, ERROR, CRITICAL or FATAL, in capitals"
+_A_NUMBER = "a number without a unit"
 _LEVEL = re.compile(rb"""\.setLevel\(os\.(?:getenv|environ\.get)\(\s*["'](VERL_\w+)["']""")
 _EVERYWHERE = 5  # so many of verl's modules read a level that some of them are imported by every job
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -68,7 +76,8 @@ _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 class UnreadableValue:
     """A variable, the program that reads it at `read_from`, and the error.
 
-    `phase` is how far the job has then come.
+    `phase` is how far the job has then come, `accepted` states the values that the program takes, "" if
+    nothing is known of them but the error.
     """
 
     name: str
@@ -76,6 +85,7 @@ class UnreadableValue:
     read_from: str
     text: str
     phase: Phase
+    accepted: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,12 +138,14 @@ def unreadable_values(
 
 def _in_python(given: Mapping[str, str]) -> Iterator[UnreadableValue]:
     """Check what the interpreter reads before it runs anything, and torch when it is imported."""
-    for name, (takes, text) in _OF_PYTHON.items():
+    for name, (takes, text, accepted) in _OF_PYTHON.items():
         if name in given and not takes.fullmatch(given[name]):
-            yield UnreadableValue(name, "Python", "the interpreter", f"Fatal Python error: {text}", "import")
+            yield UnreadableValue(
+                name, "Python", "the interpreter", f"Fatal Python error: {text}", "import", accepted
+            )
     if given.get(_DEBUG, "OFF").upper() not in _DEBUG_LEVELS:
         text = f"ValueError: The value of {_DEBUG} must be OFF, INFO, or DETAIL."
-        yield UnreadableValue(_DEBUG, "torch", "torch.distributed", text, "import")
+        yield UnreadableValue(_DEBUG, "torch", "torch.distributed", text, "import", "OFF, INFO or DETAIL")
     home = given.get(_HOME, "").partition(os.pathsep)[0]
     if home.startswith("/") and "$" not in home and not any(Path(home).glob("lib*/python*/encodings")):
         text = "ModuleNotFoundError: No module named 'encodings'"
@@ -180,7 +192,12 @@ def _in_verl(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue
         ]
         if len(readers) >= _EVERYWHERE:
             yield UnreadableValue(
-                name, "verl", str(readers[0]), f"ValueError: Unknown level: '{value}'", "import"
+                name,
+                "verl",
+                str(readers[0]),
+                f"ValueError: Unknown level: '{value}'",
+                "import",
+                _LEVEL_NAMES,
             )
 
 
@@ -241,7 +258,7 @@ def _in_entries(given: Mapping[str, str]) -> Iterator[UnreadableValue]:
     for name, value in given.items():
         if _ENTRY.fullmatch(name) and not _NUMBER.fullmatch(value):
             text = f'Check failed: Cannot parse "{value}"'
-            yield UnreadableValue(name, "Ray", "ray_config.h", text, "ray")
+            yield UnreadableValue(name, "Ray", "ray_config.h", text, "ray", _A_NUMBER)
 
 
 def _in_ray(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue]:
@@ -262,7 +279,9 @@ def _in_ray(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue]
                     )
                 ) if dotted(read_by) in ("os.environ.get", "os.getenv") and name in given:
                     if problem := _problem(converter, given[name]):
-                        yield UnreadableValue(name, "Ray", f"{path}:{part.lineno}", problem, "import")
+                        yield UnreadableValue(
+                            name, "Ray", f"{path}:{part.lineno}", problem, "import", _A_NUMBER
+                        )
 
 
 def _problem(converter: str, value: Any) -> str:

@@ -195,9 +195,12 @@ def _rule(code: str) -> str:
         else documentation.explain(check, known)
     )
     if page is None:
+        codes = [row[0] for row in documentation.rows(known)]
+        if begun := [each for each in codes if code[-1:].isdigit() and each.startswith(code.upper())]:
+            raise UsageError(f"unknown rule or topic {code}; codes that begin with it: {', '.join(begun)}")
         family = family_of(code.upper())
         hint = f"{family} for those of that family" if documentation.rows(known, family) else "--list for all"
-        names = {name.upper(): name for name in (*TOPICS, *(row[0] for row in documentation.rows(known)))}
+        names = {name.upper(): name for name in (*TOPICS, *codes)}
         near = difflib.get_close_matches(code.upper(), names, n=1, cutoff=0.75)
         run = f"did you mean {names[near[0]]}? Run" if near else "run"
         raise UsageError(

@@ -25,7 +25,6 @@ _PROVES = {
     "hint": "suggests it, if the log shows no other cause",
     "note": "may be related to it",
     "ended": "proves it, if nothing else failed before",
-    "raised": "proves it: where the exception was raised and what it names, whatever its text",
 }
 
 
@@ -77,7 +76,7 @@ def explain(check: Check, known: Registry) -> str:
     for heading, reports in (("Reported when", True), ("Not reported when", False)):
         names = [name for name, reported in check.named_examples if reported is reports]
         lines += ["", f"## {heading}", "", *(f"* {name}" for name in names)] if names else []
-    lines += _in_logs(of_code(check.code))
+    lines += _in_logs(of_code(check.code), check.title)
     return "\n".join(lines) + "\n"
 
 
@@ -119,16 +118,27 @@ def _remedies(found: Sequence[Signature]) -> Iterator[str]:
         yield from (f"* do, {STAGES[stage]}: {with_code(remedy)}" for stage, remedy in signature.at.items())
 
 
-def _in_logs(found: Sequence[Signature]) -> list[str]:
-    """Return the section about the texts by which a fault is recognised in logs."""
-    return ["", "## In logs", "", *_messages(found)] if found else []
+def _in_logs(found: Sequence[Signature], title: str = "") -> list[str]:
+    """Return the section about the texts by which a fault is recognised in logs.
+
+    Faults that `logs` calls otherwise than the `title` of their rule are named, with their remedies.
+    """
+    lines: list[str] = []
+    for signature in found:
+        if title and signature.title != title:
+            lines += [f"* {signature.title}", f"  * do: {with_code(signature.remedy)}"]
+            lines += (f"  {line}" for line in _messages([signature]))
+        else:
+            lines += _messages([signature])
+    return ["", "## In logs", "", *lines] if lines else []
 
 
 def _messages(found: Sequence[Signature]) -> Iterator[str]:
     for signature in found:
         texts = [f"`{pattern_text(parts)}`" for parts in signature.patterns]
         more = f", and {len(texts) - _TEXTS} more" if len(texts) > _TEXTS else ""
-        yield f"* {_PROVES[signature.kind]}{': ' if texts else ''}{', '.join(texts[:_TEXTS])}{more}"
+        if texts:
+            yield f"* {_PROVES[signature.kind]}: {', '.join(texts[:_TEXTS])}{more}"
 
 
 def pattern_text(parts: Sequence[str | Limit]) -> str:

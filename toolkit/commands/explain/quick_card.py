@@ -67,6 +67,7 @@ TOPICS: Mapping[str, str] = {
     "card": "common errors and their immediate remedies",
     "debugging": "find out why a job hangs, crashes or is slow",
     "variables": "common variables, and which installed packages read them",
+    "verdicts": "verdicts, exit codes, and the statuses of rules",
     "slurm": "batch jobs: prolog, guard, srun without Ray, many nodes",
     "containers": "Docker, Apptainer, enroot: GPUs, shared memory, limits, bind mounts, image versions",
 }

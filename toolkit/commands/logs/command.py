@@ -18,12 +18,16 @@ from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.options.completing import complete_files
 from verl_doctor.toolkit.options.options import FileToWrite, answer_options, script_options, target_options
+from verl_doctor.toolkit.rule import family_of
 from verl_doctor.toolkit.target import CannotJudgeError, Options, UsageError
 
 if TYPE_CHECKING:
     from verl_doctor.toolkit.logs.document import Answer, Confirmation
+    from verl_doctor.toolkit.logs.logged_error import LoggedError
     from verl_doctor.toolkit.result import CheckResult
 
+_OF_JOBS = ("CFG", "DATA", "LOAD", "ENV", "API")
+"""The families of rules about what a job names in its script."""
 _EPILOG = (
     "Exit codes: 0 the logs show no failure, 1 a cause was found, 2 wrong usage, "
     "3 the cause was not determined, or a log could not be read completely."
@@ -131,6 +135,13 @@ def _confirmed(answer: Answer, run: Session) -> dict[str, tuple[Confirmation, ..
         for cause in answer.reading.causes
         if cause.signature is not None
     }
+    wanted = {cause: codes for cause, codes in wanted.items() if codes}
+    if (
+        (first := answer.reading.first) is not None
+        and first.blame is not None
+        and (run.target.files or run.target.words)
+    ):
+        return _confirmed_in_script(first, run)
     codes_wanted = tuple(dict.fromkeys(code for codes in wanted.values() for code in codes))
     if not codes_wanted:
         return {}
@@ -142,6 +153,26 @@ def _confirmed(answer: Answer, run: Session) -> dict[str, tuple[Confirmation, ..
         cause: tuple(each for code in codes for each in results.get(code, ()))
         for cause, codes in wanted.items()
     }
+
+
+def _confirmed_in_script(cause: LoggedError, run: Session) -> dict[str, tuple[Confirmation, ...]]:
+    """The errors that the rules find in the launch script at what the exception names."""
+    from verl_doctor.toolkit.logs.document import is_about, name_of  # noqa: PLC0415 - see above
+
+    codes = tuple(
+        check.code
+        for check in run.registry.checks
+        if check.cost == "instant" and family_of(check.code) in _OF_JOBS
+    )
+    if cause.blame is None or not codes or cause.blame.fault == "program":
+        return {}
+    found = [
+        confirmed
+        for result in examine(Request(run.narrowed(codes))).report.results
+        if (findings := tuple(each for each in result.findings if is_about(each, cause)))
+        for confirmed in _confirmations(replace(result, findings=findings))
+    ]
+    return {name_of(cause)[0]: tuple(found)}
 
 
 def _confirmations(result: CheckResult) -> list[Confirmation]:
@@ -158,6 +189,6 @@ def _confirmations(result: CheckResult) -> list[Confirmation]:
             for finding in result.findings
         ]
     if result.status == "pass":
-        return [Confirmation(result.code, "not found here now")]
+        return [Confirmation(result.code, "not found here now", is_finding=False)]
     reason = f": {result.reason}" if result.reason else ""
-    return [Confirmation(result.code, f"{result.status.replace('_', ' ')}{reason}")]
+    return [Confirmation(result.code, f"{result.status.replace('_', ' ')}{reason}", is_finding=False)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 
 from rich.text import Text
 
@@ -15,9 +16,11 @@ from verl_doctor.toolkit.logs.document import (
     YOUR_CODE,
     YOUR_CONFIGURATION,
     Answer,
-    Confirmation,
+    confirmation,
     headline,
+    name_of,
     next_steps,
+    place_in_job,
     remedy_of,
 )
 from verl_doctor.toolkit.logs.lines import shown, shown_together
@@ -32,6 +35,7 @@ _STYLES = {
     YOUR_CONFIGURATION: "bold red",
     NOT_DETERMINED: "bold magenta",
 }
+_PLACE = re.compile(r'(.*\bFile ")([^"]+)(", line \d+.*)')
 _MOST_OF_MESSAGE = 4  # lines
 _MOST = 4  # entries listed besides the cause
 _LONGEST = 200  # characters of such a line in a pipe
@@ -59,12 +63,13 @@ def text_lines(
         yield from _proof(cause, width)
         if remedy := remedy_of(cause):
             yield from map(Text, wrapped(f"  do: {remedy}", width, hanging="    "))
-        found_here = (answer.confirmed or {}).get(cause.signature.code if cause.signature else "", ())
-        yield from _on_this_machine(found_here, width, verbose=verbose)
+        yield from _on_this_machine(answer, cause, width, verbose=verbose)
     if answer.reading.error is not None:
         yield from _proof(answer.reading.error, width)
         if remedy := remedy_of(answer.reading.error):
             yield from map(Text, wrapped(harmless(f"  do: {remedy}"), width, hanging="    "))
+        if answer.reading.first is not None:
+            yield from _on_this_machine(answer, answer.reading.error, width, verbose=verbose)
     yield from steps_to_take([_with_reason(step) for step in next_steps(answer)], width)
     yield from _others(answer, width)
     yield from map(Text, _start(answer, width, with_timeline=with_timeline))
@@ -73,8 +78,14 @@ def text_lines(
     yield Text(harmless(_read(answer)), style="dim")
 
 
-def _on_this_machine(found: Sequence[Confirmation], width: int | None, *, verbose: bool) -> Iterator[Text]:
-    """Yield what the rules report about a cause here: a line for each finding, or everything."""
+def _on_this_machine(
+    answer: Answer, cause: LoggedError, width: int | None, *, verbose: bool
+) -> Iterator[Text]:
+    """Yield whether rules confirm a cause here, then a line for each of their findings, or everything."""
+    if not (verified := confirmation(answer, cause)):
+        return
+    yield from map(Text, wrapped(harmless(f"  {verified}"), width, hanging="    "))
+    found = (answer.confirmed or {}).get(name_of(cause)[0], ())
     if not found:
         return
     yield Text("  on this machine:")
@@ -116,13 +127,23 @@ def _proof(error: LoggedError, width: int | None) -> Iterator[Text]:
     yield Text(f"  {harmless(error.source)}:{error.number}{who}")
     lines = [line.expandtabs(4) for line in shown_together(error.lines)]
     for text in lines[:-1]:
-        yield Text(
-            f"    {text if width is None or len(text) <= width - 4 else text[: max(width - 7, 20)] + '...'}"
-        )
+        yield Text(f"    {_fitting(text, width)}")
     message = wrapped("".join(lines[-1:]), width, indent="    ", hanging="      ")
     yield from map(Text, message[:_MOST_OF_MESSAGE])
     if len(message) > _MOST_OF_MESSAGE:
         yield Text("      ...")
+
+
+def _fitting(text: str, width: int | None) -> str:
+    """Return a line that fits the terminal. The place in a traceback loses the beginning of its path."""
+    room = len(text) if width is None else max(width - 4, 23)
+    if len(text) <= room:
+        return text
+    if place := _PLACE.fullmatch(text):
+        before, path, after = place.groups()
+        left = max(room - len(before) - len(after) - 3, len(path.rpartition("/")[2]))
+        return f"{before}...{path[-left:]}{after}"
+    return f"{text[: room - 3]}..."
 
 
 def _others(answer: Answer, width: int | None) -> Iterator[Text]:
@@ -140,8 +161,12 @@ def _others(answer: Answer, width: int | None) -> Iterator[Text]:
         for error in errors[:_MOST]:
             name = f"{error.signature.code}: " if error.signature is not None and error.signature.code else ""
             times = f" ({error.times} times)" if error.times > 1 else ""
+            place, then = place_in_job(error), shown(error.then)
+            raised = f" (raised at {place})" if place else ""
             text = harmless(f"  {error.source}:{error.number}{times}: {name}{shown(error.words)}")
-            yield Text(_shortened(text, width))
+            yield Text(_shortened(text, width) if not raised else f"{text}{harmless(raised)}")
+            if then:
+                yield Text(harmless(f"    {then}"))
         if len(errors) > _MOST:
             yield Text(f"  and {len(errors) - _MOST} more")
 

@@ -65,6 +65,7 @@ def advised(
         partial(inputs.of_function, raised, place),
         partial(inputs.of_data, raised, place),
         partial(inputs.of_text, raised),
+        partial(settings.of_variable, raised, place),
         partial(settings.mandatory, raised),
         partial(compiled.without_toolkit, raised, place),
         partial(settings.unread, raised),

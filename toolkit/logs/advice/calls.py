@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.logs.advice.installed import dated
-from verl_doctor.toolkit.logs.advice.places import Place, is_named_by
+from verl_doctor.toolkit.logs.advice.places import Place, is_named_by, quoted_source
 from verl_doctor.toolkit.logs.blame import own_frames
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.packages import distribution, is_served, owner_of
@@ -119,8 +119,9 @@ def refused(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
             f"requires (pip show {place.package}), or a newer {place.package}"
         )
     if keyword and _PASSED_ON.search(place.code) and not re.search(rf"\b{keyword}\b", place.code):
+        code = f" ({shown})" if (shown := quoted_source(place.code)) else ""
         return (
-            f"{keyword} comes from a configuration that {place.at} passes on ({place.code}), and this "
+            f"{keyword} comes from a configuration that {place.at} passes on{code}, and this "
             f"{function.rpartition('.')[0] or function} does not take it: remove {keyword} from that "
             f"configuration, or install the {place.package} for which it was written"
         )

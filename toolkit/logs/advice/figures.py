@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from verl_doctor.toolkit.logs.advice.places import LONGEST, MOST_FIELDS, NONE, OUTSIDE, Place, is_telling
+from verl_doctor.toolkit.logs.advice.places import LONGEST, MOST_FIELDS, NONE, OUTSIDE, Place, quoted_source
 from verl_doctor.toolkit.logs.advice.settings import given_keys
 from verl_doctor.toolkit.logs.blame import overrides_of
 from verl_doctor.toolkit.logs.lines import Line
@@ -67,7 +67,7 @@ def no_number(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         if _IS_NUMBER.search(key) and (value in _ABSENT_VALUES if is_absent else not _NUMBER.fullmatch(value))
     }
     named = ", ".join(f"{key} is {value or 'empty'}" for key, value in list(given.items())[:MOST_FIELDS])
-    code = f" ({place.code})" if is_telling(place.code) else ""
+    code = f" ({shown})" if (shown := quoted_source(place.code)) else ""
     if named:
         return f"set to a number what {place.at} computes with{code}: {named}"
     if is_absent:

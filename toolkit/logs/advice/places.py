@@ -64,6 +64,8 @@ PASSING = frozenset(
     }
 )
 NONE = "'NoneType'"
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_CLOSES = {"(": ")", "[": "]", "{": "}"}
 MOST_FIELDS = 3  # fields or settings that advice names
 LONGEST = 1500  # characters of a message that are searched for sentences
 NEAREST = 3  # the deepest places, which name the part that failed
@@ -143,9 +145,22 @@ def shown_at(frame: Frame) -> str:
     return f"{frame.path.rpartition('/')[2]}:{frame.line}"
 
 
-def is_telling(code: str) -> bool:
-    """Return whether a source line adds something to the message: one that raises it does not."""
-    return bool(code) and not code.startswith("raise ")
+def quoted_source(code: str) -> str:
+    """Return a source line that adds something to the message, "" for one that raises it or only ends a call.
+
+    A traceback prints the first line of a call alone: what it opens is closed by `...`.
+    """
+    opened = ""
+    for character in _LITERAL.sub("", code):
+        if character in _CLOSES:
+            opened += _CLOSES[character]
+        elif character in _CLOSES.values():
+            if not opened.endswith(character):
+                return ""
+            opened = opened[:-1]
+    if code.startswith("raise "):
+        return ""
+    return f"{code}...{opened[::-1]}" if opened else code
 
 
 def is_wordless(message: str) -> bool:

@@ -14,8 +14,8 @@ from verl_doctor.toolkit.logs.advice.places import (
     PASSING,
     Place,
     installing,
-    is_telling,
     is_wordless,
+    quoted_source,
     shown_at,
 )
 from verl_doctor.toolkit.logs.asserted import in_words
@@ -201,11 +201,11 @@ def passed_on(raised: Raised, place: Place) -> str:
     if giver is None or is_of_the_job(giver) or package_of(giver) not in KNOWN:
         return ""
     package = package_of(giver)
-    code = f" ({giver.code})" if is_telling(giver.code) else ""
+    code = f" ({shown})" if (shown := quoted_source(giver.code)) else ""
     return (
-        f"{place.package} refuses what {package} gives it at {shown_at(giver)}{code}: look at the "
-        f"settings, the data and the weights that reach this place; search the tracker of {package} for "
-        "these words"
+        f"compare the exception with what {package} gives {place.package} at {shown_at(giver)}{code}: print "
+        "the values before this line to find the setting, the data or the weights from which they come; "
+        f"search the tracker of {package} for these words"
     )
 
 
@@ -229,7 +229,7 @@ def _adapted(raised: Raised, place: Place) -> str:
 def _fact(raised: Raised, place: Place) -> str:
     """Return what an exception without an explanation states about the package that raised it."""
     package, condition = place.package, in_words(place.code)
-    code = f": {place.code}" if is_telling(place.code) and not condition else ""
+    code = f": {shown}" if (shown := quoted_source(place.code)) and not condition else ""
     by = f", called by {place.caller}" if place.caller else ""
     if raised.name == "AssertionError":
         if condition:
@@ -255,8 +255,8 @@ def _fact(raised: Raised, place: Place) -> str:
         )
     if raised.name not in _INTERNAL or _OF_INPUT.search(raised.message):
         return (
-            f"{package} fails at {place.at} on its input{code}{by}; compare it with what the documentation "
-            f"of {package} requires"
+            f"compare the input on which {package} fails at {place.at}{by} with what its documentation "
+            f"requires{code}"
         )
     return f"the code of {package} fails at {place.at}{by}{code}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verl_doctor.toolkit.logs.advice.calls import CALL
-from verl_doctor.toolkit.logs.advice.places import NONE, OUTSIDE, Place, is_telling
+from verl_doctor.toolkit.logs.advice.places import NONE, OUTSIDE, Place, quoted_source
 from verl_doctor.toolkit.logs.blame import REMOTE_CODE
 from verl_doctor.toolkit.logs.python_errors import Raised
 
@@ -12,7 +12,7 @@ def of_remote_code(raised: Raised, place: Place) -> str:
     """Return advice on a fault in the code that a model brings with it."""
     if place.package != REMOTE_CODE or raised.name in OUTSIDE:
         return ""
-    code = f": {place.code}" if is_telling(place.code) else ""
+    code = f": {shown}" if (shown := quoted_source(place.code)) else ""
     return (
         f"the model's own code (trust_remote_code) fails at {place.at}{code}: install the releases of "
         "transformers and torch that its model card names (transformers_version in config.json), "

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.logs.advice.places import LONGEST, MOST_FIELDS, Place, 
 from verl_doctor.toolkit.logs.asserted import chosen, in_words, operands
 from verl_doctor.toolkit.logs.blame import own_frames, package_of, unset_settings
 from verl_doctor.toolkit.logs.lines import Line
-from verl_doctor.toolkit.logs.python_errors import Raised
+from verl_doctor.toolkit.logs.python_errors import Raised, variable_read_at
 
 _MANDATORY = re.compile(r"Missing mandatory value: ([\w.]+)")
 _OVERRIDE = re.compile(
@@ -95,6 +95,13 @@ _EMPTY = re.compile(
     r"[Ii]nvalid (\w[\w ]*): (?:None|''|\"\")(?:, |\. ?)(?:[Ee]xpected|[Mm]ust be|[Ss]hould be) (.+)"
 )
 _UNREAD = re.compile(r"full_key: ([\w.]+)")
+
+
+def of_variable(raised: Raised, place: Place) -> str:
+    """Return advice on an environment variable whose value the line that raised the exception refuses."""
+    if raised.name != "ValueError" or not (name := variable_read_at(place.code)):
+        return ""
+    return f"correct {name}, which {place.package or 'the job'} reads at {place.at}, or unset it"
 
 
 def mandatory(raised: Raised) -> str:

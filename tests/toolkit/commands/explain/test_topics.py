@@ -98,3 +98,16 @@ def test_batch_script_of_the_slurm_page_runs(tmp_path: Path) -> None:
     done = run("bash", "-c", text.replace(" || exit 1\nbash", "\nbash"))
     assert done.stdout.endswith("trained\n"), done.stderr
     assert "node[1-2]" in done.stdout
+
+
+def test_beginning_of_a_code_offers_the_codes_that_begin_with_it(here: Doctor, tmp_path: Path) -> None:
+    done = here("explain", "cfg12", cwd=tmp_path)
+    codes = [check.code for check in registry.load().checks if check.code.startswith("CFG12")]
+    assert done.returncode == 2
+    assert f"codes that begin with it: {', '.join(codes)}\n" in done.stderr
+
+
+def test_page_of_verdicts_is_a_topic(here: Doctor, tmp_path: Path) -> None:
+    done = here("explain", "verdicts", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, page("verdicts"))
+    assert "| NOT CHECKED |" in page("verdicts")

@@ -90,7 +90,7 @@ from verl_doctor.toolkit.logs.excerpt import excerpt
         ),
         ("AssertionError", ["/job/a.py", f"{PACKAGES}/vllm/scheduler.py"], ["a check in vllm fails at scheduler.py:12", "call()", "called by a.py:12", "return to the releases before it"]),
         ("KeyError: 'weight_version'", [f"{PACKAGES}/sglang/serving.py"], ["what sglang reads at serving.py:12 has no 'weight_version': call()"]),
-        ("TypeError: list indices must be integers or slices, not str", [f"{PACKAGES}/art/core.py"], ["art fails at core.py:12 on its input"]),
+        ("TypeError: list indices must be integers or slices, not str", [f"{PACKAGES}/art/core.py"], ["the input on which art fails at core.py:12"]),
         ("AttributeError: 'NoneType' object has no attribute 'cpu'", [f"{PACKAGES}/sglang/batch.py"], ["a value that sglang needs at batch.py:12 was never set: call()"]),
         (
             f"FileNotFoundError: [Errno 2] No such file or directory: '{PACKAGES}/art/version/version'",

@@ -108,5 +108,5 @@ def test_package_that_computes_names_the_one_which_called_it() -> None:
     torch = (f"{PACKAGES}/torch/optim/adam.py", "raise ValueError(message)")
     verl = (f"{PACKAGES}/verl/workers/config/optimizer.py", "return optimizer_cls(parameters)")
     told = remedy("RuntimeError: these betas are odd", verl, torch)
-    assert "torch refuses what verl gives it at optimizer.py:12" in told
+    assert "what verl gives torch at optimizer.py:12 (return optimizer_cls(parameters))" in told
     assert "pip install" not in told
