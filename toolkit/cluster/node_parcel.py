@@ -31,6 +31,7 @@ from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.collectors.ray.init_arguments import RayInitArguments
 from verl_doctor.toolkit.collectors.variables.script_python import ScriptPython
+from verl_doctor.toolkit.collectors.variables.trackers import Trackers
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import EngineArguments
 from verl_doctor.toolkit.engine import factsfile
@@ -53,7 +54,7 @@ _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 # Collected only once: the cluster's control store, which every node would query in full, and whole source
 # trees, which are the same wherever the same packages are installed, as what they accept of the job's and the
 # model's configuration and of the chat template is, and the code of the user's own files. So is what only the
-# script's own machine starts: its interpreter, its program and the job's Ray.
+# script's own machine starts: its interpreter, its program, the job's Ray and the trackers.
 _ONCE = frozenset(
     {
         AdapterModules,
@@ -70,6 +71,7 @@ _ONCE = frozenset(
         RowArguments,
         ScriptPython,
         StepIntervals,
+        Trackers,
         TreeManifest,
         Validation,
         VariableReaders,
