@@ -24,13 +24,15 @@ def lines(
 def next_steps(steps: Sequence[tuple[str, str]], width: int | None) -> Iterator[Text]:
     """Yield commands to type, each with its reason above it.
 
-    A command has a separate line and is never wrapped. A step without a command is a comment alone.
+    A command has a separate line and is never wrapped. A step without a command is a comment alone. Each line
+    of a comment is marked, so that all of it can be pasted into a shell.
     """
     if steps:
         yield Text()
         yield Text("Next:")
     for command, why in steps:
         if why:
-            yield from lines(f"# {why}", width, indent=4, first="  ", style="dim")
+            for line in wrapped(harmless(why), width, indent="  # ", hanging="  # "):
+                yield Text(line, style="dim")
         if command:
             yield Text(f"  {harmless(command)}")
