@@ -15,13 +15,17 @@ from collections.abc import Iterable, Sequence
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 _SEPARATORS = re.compile(r"[-_.]+")
-# How programs begin a line of output: a clock, a Ray worker, a shell's trace, a traceback, a bar, a step.
+# How programs begin a line of output: a clock, a Ray worker, a shell's trace, a traceback, a bar, a step, or
+# their own name before a complaint.
 _OUTPUT = re.compile(
     rb"^(?:\x1b\[[\d;]*m)*(?:(?:[A-Z]+[: ])?[\[(]?\d{2,4}[-/]?\d\d[-/]?\d\d[ T]\d\d:\d\d"
     rb"|\[?[IWEF]\d{4} \d\d:\d\d"
     rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d|\d\d:\d\d:\d\d\b|\(\S[^()\n]{0,80}\bpid=\d+"
     rb"|:(?:job_id|actor_name|task_name):|\++ \S|Traceback \(most recent|step:\d+ - "
-    rb"|\[rank\d+\]|\S+: line \d+: |[^\n]{0,80}\d%\|)",
+    rb"|\[rank\d+\]|\S+: line \d+: |[^\n]{0,80}\d%\|"
+    rb"|[\w./+-]{1,80}: (?:[\w /:.-]{0,80}: )?(?:\*{3} )?(?i:error|fatal|warning|cannot|can't|could not"
+    rb"|unable to|no such|no module named|command not found|permission denied|failed|out of memory|job \d+)"
+    rb"|(?:Killed|Aborted|Bus error|Segmentation fault|Illegal instruction|Floating point exception)\b)",
     re.MULTILINE,
 )
 

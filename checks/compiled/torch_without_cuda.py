@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.configuration import composed
 from verl_doctor.checks.shared.extensions import TORCH
 from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 # Packages that give a torch without CUDA another accelerator.
-_OTHER_ACCELERATORS = ("torch-npu", "torch-mlu", "torch-musa", "torch-xla", "intel-extension-for-pytorch")
+_OTHER_ACCELERATORS = (
+    *("torch-npu", "torch-mlu", "torch-musa", "torch-xla", "intel-extension-for-pytorch"),
+    *("habana-torch-plugin", "torch-gcu", "torch-sdaa"),
+)
+_DEVICE = "trainer.device"
 _PLATFORM = "VERL_PLATFORM"  # selects a platform that a plugin registers (verl/plugin/platform)
 _CPU = TorchBuild(folder="/env/torch", version="2.13.0+cpu")
 _PACKAGES = Packages((Distribution("torch", "2.13.0+cpu", "/env/torch-2.13.0.dist-info"),))
@@ -40,6 +46,11 @@ def _examples() -> list[Example]:
             "torch 2.13.0+cpu is built without CUDA",
         ),
         Example(
+            "a job for CPUs",
+            (_CPU, _PACKAGES, JobVariables(), (Gpus, _NO_GPU), composed({"trainer": {"device": "cpu"}})),
+            "torch 2.13.0+cpu is built without CUDA",
+        ),
+        Example(
             "a build for CPUs on a machine without a GPU",
             (_CPU, _PACKAGES, JobVariables(), (Gpus, _NO_GPU)),
             "a job that starts in this environment fails",
@@ -49,7 +60,11 @@ def _examples() -> list[Example]:
 
 @check("CUDA117", phase="workers", since="0.2", examples=_examples)
 def torch_without_cuda(
-    torch: TorchBuild, packages: Packages, variables: JobVariables, gpus: Gpus | Unknown
+    torch: TorchBuild,
+    packages: Packages,
+    variables: JobVariables,
+    gpus: Gpus | Unknown,
+    configuration: Configuration | Unknown,
 ) -> Iterator[Finding]:
     """torch is built for neither CUDA nor another accelerator.
 
@@ -60,8 +75,8 @@ def torch_without_cuda(
     `trainer.device=cpu`. Such a build is installed when pip's index is PyTorch's for CPUs, or when a package
     asks for `torch==...+cpu`.
 
-    On a machine without a GPU this is a warning: there, the environment may only serve to check or rehearse
-    jobs that start elsewhere.
+    On a machine without a GPU this is a warning, unless the job sets `trainer.device=cpu`: there, the
+    environment may only serve to check or rehearse jobs that start elsewhere.
 
     ## How to fix
 
@@ -73,6 +88,7 @@ def torch_without_cuda(
     if packages.get(*_OTHER_ACCELERATORS) is not None or variables.has(_PLATFORM):
         return
     has_gpu = not isinstance(gpus, Unknown) and bool(gpus.devices)
+    on_cpu = not isinstance(configuration, Unknown) and configuration.get(_DEVICE) == "cpu"
     yield Finding(
         f"torch {torch.version} is built without CUDA: a job that starts in this environment fails when its "
         "processes join with NCCL",
@@ -83,5 +99,6 @@ def torch_without_cuda(
         ),
         remedy="install a build of torch for CUDA, or pass the environment of the GPU machine with --python",
         subject=Subject("package", "torch"),
-        severity="error" if has_gpu else "warning",
+        severity="error" if has_gpu or on_cpu else "warning",
+        stops=(EVERY_JOB,) if has_gpu or on_cpu else (),
     )

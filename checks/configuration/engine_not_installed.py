@@ -112,6 +112,8 @@ def engine_not_installed(
             + (
                 f"leave {engine.name} out of {LOGGER}"
                 if engine.key == LOGGER
+                else f"leave out {engine.key}={engine.name}"
+                if engine.name == "True"
                 else f"set {engine.key} to an engine that is installed"
             ),
             subject=Subject("setting", engine.key),

@@ -10,6 +10,7 @@ from verl_doctor.checks.shared.network_examples import DOCKER0, ETH0, LO, ONE, T
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
 from verl_doctor.toolkit.collectors.network.network import Network, is_address
 from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes, RayHere, option
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
@@ -38,6 +39,10 @@ def _examples() -> list[Example]:
     return [
         Example("an address of this machine", (_HERE, _runs(TWO, "10.0.0.5"), _starts("10.0.0.5"))),
         Example("one node: loopback works", (_HERE, _runs(ONE, "127.0.0.1"), _NO_SCRIPT)),
+        Example(
+            "a job without Ray",
+            (_HERE, _runs(ONE, "10.0.0.77"), _NO_SCRIPT, EffectiveEnvironment(rows=(), uses_ray=False)),
+        ),
         Example("a script for other machines", (_HERE, TWO, _starts("10.0.0.1"))),
         Example(
             "the machine's address has changed",
@@ -57,7 +62,13 @@ def _examples() -> list[Example]:
     ]
 
 
-@check("NET118", phase="ray", examples=_examples)
+def _irrelevant(environment: EffectiveEnvironment | Unknown) -> str | None:
+    if isinstance(environment, Unknown) or environment.uses_ray:
+        return None
+    return "the job starts no Ray"
+
+
+@check("NET118", phase="ray", applies=_irrelevant, examples=_examples)
 def ray_address_not_own(network: Network, nodes: JobNodes, launch: Launch | Unknown) -> Iterator[Finding]:
     """Ray's address on this node cannot be reached by other nodes.
 

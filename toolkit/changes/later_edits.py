@@ -29,7 +29,9 @@ def both(start: bytes, end: bytes, edited: bytes) -> bytes | None:
     for first, last, new in sorted([*theirs, *(hunk for hunk in ours if hunk not in theirs)], key=_order):
         merged += [*lines[place:first], *new]
         place = last
-    return b"".join([*merged, *lines[place:]])
+    merged += lines[place:]
+    # An edit may have removed the end of the last line, after which the change puts more.
+    return b"".join(merged) if all(line.endswith((b"\n", b"\r")) for line in merged[:-1]) else None
 
 
 def _hunks(lines: list[bytes], content: bytes) -> list[_Hunk]:

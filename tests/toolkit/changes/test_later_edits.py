@@ -42,6 +42,11 @@ def test_lines_that_the_change_removed_return_in_their_place() -> None:
     assert both(b"a\nd\n", b"a\nb\nd\n", b"a\nc\nd\n") is None
 
 
+def test_line_is_never_put_behind_one_whose_end_was_removed() -> None:
+    assert both(b"x\ny\n", b"x\ny\nz\n", b"x\ny") is None
+    assert both(b"x\ny\n", b"w\nx\ny\n", b"x\ny") == b"w\nx\ny"
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_edits_elsewhere_never_prevent_it(seed: int) -> None:
     """Any edits of one half of the lines, and any change of the other half."""

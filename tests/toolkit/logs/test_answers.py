@@ -101,10 +101,10 @@ def test_page_of_every_code_names_each_fault_that_logs_call_by_it() -> None:
 def test_torch_without_nccl_is_a_fault_of_its_own() -> None:
     answer = answered(NO_NCCL)
     code, remedy = cause_of(answer)
-    assert code == "LOG155"
+    assert code == "CUDA117"
     assert "+cpu" in remedy
     assert "install a torch that was built for CUDA" in remedy
-    assert [step for step in next_steps(answer) if "explain" in step] == ["verl-doctor explain LOG155"]
+    assert [step for step in next_steps(answer) if "explain" in step] == ["verl-doctor explain CUDA117"]
 
 
 @pytest.mark.parametrize(

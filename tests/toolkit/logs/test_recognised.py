@@ -69,6 +69,25 @@ def test_quiet_log_without_a_step_is_ok(tmp_path: Path, text: str) -> None:
     assert (headline(answer), answer.exit_code) == (("OK", NO_STEP), ExitCode.OK)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=1.batch. Some of the step tasks have been OOM Killed.",
+        "srun: error: node01: task 0: Out Of Memory",
+        "slurmstepd: error: *** JOB 123 ON node01 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***",
+        "/usr/bin/python3: No module named verl",
+        "python3: can't open file '/job/x.py': [Errno 2] No such file or directory",
+        "cp: cannot create regular file '/data/x': No space left on device",
+        "Bus error (core dumped)",
+    ],
+)
+@pytest.mark.parametrize("name", ["job_log", "job_slurm"])
+def test_script_before_the_complaint_of_a_program_hides_nothing(tmp_path: Path, name: str, line: str) -> None:
+    """Schedulers and `cat $0` print the script first."""
+    answer = judged(tmp_path, **{name: f"{SCRIPT}{line}\n"})
+    assert answer.exit_code == ExitCode.FAILED, headline(answer)
+
+
 def test_log_with_a_step_shows_no_failure(tmp_path: Path) -> None:
     assert headline(judged(tmp_path, run_log=NOISE)) == ("OK", "these logs show no failure")
 
