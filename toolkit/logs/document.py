@@ -509,6 +509,12 @@ def confirmation(answer: Answer, cause: LoggedError) -> str:
     return "not confirmed here" + (f" by {', '.join(rule.code for rule in each)}" if each else "")
 
 
+def _is_refuted(answer: Answer, cause: LoggedError) -> bool:
+    """Return whether rules that could confirm a cause here found nothing."""
+    each = (answer.confirmed or {}).get(name_of(cause)[0], ())
+    return bool(each) and not any(rule.is_finding for rule in each)
+
+
 def is_about(finding: Finding, cause: LoggedError) -> bool:
     """Return whether a rule's error is about the setting that an exception names, or about its place.
 
@@ -609,7 +615,7 @@ def next_steps(answer: Answer) -> Sequence[str]:
         named = "".join(f" {shlex.quote(word)}" for word in answer.arguments)
         if confirm := confirming(signature, answer.arguments):
             steps.append(f"{confirm}  # check whether this machine has the fault")
-        if signature.code in answer.fixes:
+        if signature.code in answer.fixes and not _is_refuted(answer, cause):
             subject = _not_named(signature.code, answer.arguments)
             steps.append(
                 f"verl-doctor fix {subject}--select {signature.code}{named}  # the repair, as a diff"

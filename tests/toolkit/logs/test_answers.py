@@ -211,6 +211,18 @@ def test_verification_always_has_a_line() -> None:
     assert "confirm" not in "\n".join(text.plain for text in render.text_lines(answered(NO_NCCL), None))
 
 
+def test_repair_of_a_cause_that_is_not_found_here_is_not_proposed() -> None:
+    log = (
+        "Traceback (most recent call last):\n"
+        '  File "/env/verl/utils/config.py", line 9, in make\n'
+        "TypeError: RolloutConfig.__init__() got an unexpected keyword argument 'use_fire'\n"
+    )
+    passed = Confirmation("CFG115", "not found here now", is_finding=False)
+    for confirmed in (None, {"CFG115": (passed,)}):
+        steps = next_steps(answered(log, fixes={"CFG115": ("script-word", "safe")}, confirmed=confirmed))
+        assert any(step.startswith("verl-doctor fix ") for step in steps) == (confirmed is None)
+
+
 def test_survived_exception_of_the_own_code_is_placed_and_what_verl_did_is_stated() -> None:
     raised = f"""ERROR:2026-11-30 12:22:27,242:Error in _run_prompt for uid=7d5f
 {traceback("KeyError: 1", place="/job/reward.py")}"""
