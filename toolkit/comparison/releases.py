@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.comparison.subjects import leaves
+from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 
-def of_verl(old: Snapshot, new: Snapshot) -> tuple[str, str] | None:
-    """Return verl's old and new release, None if they are equal or one is unknown."""
+def trees_of_two(old: Facts, new: Facts) -> tuple[Tree, Tree] | None:
+    """Return verl's old and new tree, None if they are of one release, or one is unknown."""
     was, now = old.get(VerlTrees), new.get(VerlTrees)
     if isinstance(was, Unknown) or isinstance(now, Unknown):
         return None
     versions = was.imported.version, now.imported.version
-    return versions if all(versions) and versions[0] != versions[1] else None
+    return (was.imported, now.imported) if all(versions) and versions[0] != versions[1] else None
+
+
+def of_verl(old: Facts, new: Facts) -> tuple[str, str] | None:
+    """Return verl's old and new release, None if they are equal or one is unknown."""
+    trees = trees_of_two(old, new)
+    return (trees[0].version, trees[1].version) if trees else None
 
 
 def settings_of_one(old: Snapshot, new: Snapshot) -> frozenset[str]:

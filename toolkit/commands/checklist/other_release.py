@@ -8,12 +8,13 @@ import shlex
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.checkout import Checkout
-from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.collectors.packages.records import Records
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest, top_of
 from verl_doctor.toolkit.commands.checklist.checklist import Judgement
 from verl_doctor.toolkit.commands.checklist.trials import steps_logged
 from verl_doctor.toolkit.comparison import meaning
+from verl_doctor.toolkit.comparison.releases import trees_of_two
 from verl_doctor.toolkit.engine.collect import Collection, Facts
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
@@ -24,12 +25,10 @@ from verl_doctor.toolkit.text import counted
 
 def judge_other_release(old: Snapshot, run: Session, facts: Collection, log: Path | None) -> Judgement | None:
     """Judge the tree by its own list of files; None if its release is the old one, or one is unknown."""
-    trees, here = old.get(VerlTrees), facts.get(VerlTrees)
-    if isinstance(trees, Unknown) or isinstance(here, Unknown):
+    trees = trees_of_two(old, facts)
+    if trees is None:
         return None
-    was, now = trees.imported, here.imported
-    if not was.version or not now.version or was.version == now.version:
-        return None
+    was, now = trees
     both = f"verl {now.version} is installed here, {was.version} where the job worked"
     do = _way_to(was, now, old)
     if lost := _lost(now, facts):
