@@ -293,9 +293,9 @@ class Presence:
         return f"{name}: command not found" if known else ""
 
     def spaced_assignment(self, argv: Sequence[Argument]) -> str:
-        """Return bash's error for an assignment with a space before its sign: bash takes the name for a program.
+        """Return bash's error for an assignment with a space before its sign; "" for all other commands.
 
-        "" for all other commands.
+        Bash takes the name for a program.
         """
         name, sign = argv[0].text or "", argv[1].text if len(argv) > 1 else None
         if sign is None or not sign.startswith("=") or not _NAME.fullmatch(name):
