@@ -491,3 +491,18 @@ def test_function_that_another_bash_gets(tmp_path: Path, export: str, found: boo
     script = f'launch() {{ {START} "$@"; }}\n{export}\nbash -c \'launch "$@"\' _ a=1'
     command = read(tmp_path, script).command
     assert (command is not None) == found
+
+
+@pytest.mark.parametrize(
+    ("after", "first"),
+    [
+        ("|| exit 1", "r=1e-6,"),
+        ("|| { echo failed; exit 1; }", "r=1e-6,"),
+        ("|| exit 0", None),
+        ("|| echo failed", None),
+        ("&& exit 1", None),
+    ],
+)
+def test_first_round_of_a_loop_that_ends_at_a_failure(tmp_path: Path, after: str, first: str | None) -> None:
+    script = f"for r in 1e-6, 5e-7; do\n  {START} a=1 r=$r {after}\ndone"
+    assert words_of(read(tmp_path, script)) == ["a=1", first]
