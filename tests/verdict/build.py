@@ -45,13 +45,14 @@ class Builder:
         job = self.folder / case.name
         shutil.rmtree(job, ignore_errors=True)
         job.mkdir(parents=True)
+        placed = _Places(case, tiny, job)
         for name, text in case.files.items():
             (job / name).parent.mkdir(parents=True, exist_ok=True)
-            (job / name).write_text(text, encoding="utf-8")
-        model = self._model(case, tiny, job)
+            (job / name).write_text(placed(text), encoding="utf-8")
+        self._model(case, tiny, job)
         self._tables(case, tiny, job)
         script = job / "run.sh"
-        script.write_text(_script(case, tiny, model, job), encoding="utf-8")
+        script.write_text(_script(case, placed), encoding="utf-8")
         return script
 
     def _tiny(self, kind: str, rows: int, shape: str) -> Path:
@@ -64,9 +65,9 @@ class Builder:
             subprocess.run(command, check=True, capture_output=True)
         return folder
 
-    def _model(self, case: Case, tiny: Path, job: Path) -> Path:
+    def _model(self, case: Case, tiny: Path, job: Path) -> None:
         if not case.model:
-            return tiny / "model"
+            return
         model = job / "model"
         shutil.copytree(tiny / "model", model)
         for name, change in case.model.items():
@@ -79,7 +80,6 @@ class Builder:
                 scope = {"j": json.loads(file.read_text(encoding="utf-8"))}
                 exec(change, scope)
                 file.write_text(json.dumps(scope["j"]), encoding="utf-8")
-        return model
 
     def _tables(self, case: Case, tiny: Path, job: Path) -> None:
         jobs = []
@@ -90,20 +90,25 @@ class Builder:
             subprocess.run([self.python, "-c", _TABLES], input=json.dumps(jobs), text=True, check=True)
 
 
-def _script(case: Case, tiny: Path, model: Path, job: Path) -> str:
-    tables = {name: job / name if name in case.data else tiny / name for name in _NAMES}
-    places = {
-        "model": model,
-        "job": job,
-        "tiny": tiny,
-        **{name.partition(".")[0]: at for name, at in tables.items()},
-    }
+class _Places:
+    """Puts paths in place of `<model>`, `<train>` and the like."""
 
-    def placed(text: str) -> str:
-        for name, place in places.items():
+    def __init__(self, case: Case, tiny: Path, job: Path) -> None:
+        tables = {name: job / name if name in case.data else tiny / name for name in _NAMES}
+        self.places = {
+            "model": job / "model" if case.model else tiny / "model",
+            "job": job,
+            "tiny": tiny,
+            **{name.partition(".")[0]: at for name, at in tables.items()},
+        }
+
+    def __call__(self, text: str) -> str:
+        for name, place in self.places.items():
             text = text.replace(f"<{name}>", str(place))
         return text
 
+
+def _script(case: Case, placed: _Places) -> str:
     settings = {key: value for key, value in case.base.settings.items() if key not in case.drop} | dict(
         case.set
     )
