@@ -60,7 +60,7 @@ def _examples() -> list[Example]:
         Example(
             "a module of a package that is on no path",
             (_MOVED,),
-            "no recipe on the job's path; did you mean verl.experimental.fully_async_policy.fully_async_main?",
+            "did you mean verl.experimental.fully_async_policy.fully_async_main?",
         ),
         Example(
             "a name with its parts in another order",

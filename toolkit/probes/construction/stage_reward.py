@@ -37,10 +37,26 @@ def reward(job: Job) -> None:
     manager = job.notes["reward"]
     data = _with_responses(job, job.batch, job.outputs)
     if hasattr(manager, "run_single"):
-        asyncio.run(_single(job, data))
-        asyncio.run(_single(job, _with_plain_text(job, data[:1])))
+        results = asyncio.run(_single(job, data))
+        results += asyncio.run(_single(job, _with_plain_text(job, data[:1])))
+        _find_metric(job, results)
     else:
         manager(data)
+
+
+def _find_metric(job: Job, results: list[dict[str, Any]]) -> None:
+    """Look for the metric by which groups are filtered, as the replay buffer does."""
+    usual, key = "verl.trainer.ppo.v1.replay_buffer:FILTER_GROUPS_REWARD_METRIC", "algorithm.filter_groups"
+    if not job.value(f"{key}.enable", default=False) or not job.value("trainer.use_v1", default=False):
+        return
+    metric = job.value(f"{key}.metric")
+    if not has(usual) or not metric or metric == find(usual):
+        return
+    details: list[dict[str, Any]] = [result.get("reward_extra_info") or {} for result in results]
+    if any(metric not in each for each in details):
+        job.notes["key"] = f"{key}.metric"
+        found = ", ".join(details[0]) or "nothing"
+        raise KeyError(f"the reward returns no {metric}, by which groups are filtered, but {found}")
 
 
 @stage("validation reward", "reward", "agent loops in validation", seconds=30, users=True)

@@ -71,8 +71,8 @@ class Walk:
     command. `files` are those that the script makes, `creates` yields those of a program; `presence` is what
     it certainly lacks. `stops` are what bash refuses for certain. `steps` are the commands that were
     followed, with what copies of states take. `tested` counts the enclosing places at which a command's
-    failure is handled, `ending` those of them at which the script ends then, `apart_of` the subshells, `beside` those that run in the background. `previous` is
-    whether the command before this one succeeded.
+    failure is handled, `ending` those of them at which the script ends then, `apart_of` the subshells,
+    `beside` those that run in the background. `previous` is whether the command before this one succeeded.
 
     `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what
     the last test results in if the file `presence.absent`, which does not exist, still does not then: no
