@@ -416,12 +416,7 @@ class Decisions:
         alias = next((alias for alias in node.names if (alias.asname or alias.name) == name), None)
         if not isinstance(node, ast.ImportFrom) or alias is None:
             return UNCLEAR
-        package = (
-            self.reader.module.name
-            if self.reader.module.is_package
-            else self.reader.module.name.rpartition(".")[0]
-        )
-        return self.reader.flag(absolute(node, package), alias.name)
+        return self.reader.flag(absolute(node, self.reader.module.package), alias.name)
 
     def _tried(self, node: ast.Try, name: str, until: int, scope: Scope, value: Any, *, inside: bool) -> Any:
         if inside:
@@ -460,12 +455,7 @@ class Decisions:
     def _imports(self, node: ast.Import | ast.ImportFrom) -> bool | None:
         """Return whether an import of the examined packages succeeds. Nothing is known of other packages."""
         sources = self.reader.sources
-        package = (
-            self.reader.module.name
-            if self.reader.module.is_package
-            else self.reader.module.name.rpartition(".")[0]
-        )
-        source = absolute(node, package) if isinstance(node, ast.ImportFrom) else ""
+        source = absolute(node, self.reader.module.package) if isinstance(node, ast.ImportFrom) else ""
         wanted = (
             [(source, alias.name) for alias in node.names]
             if source

@@ -336,7 +336,7 @@ class _Walker:
             for alias in node.names:
                 self.record.imported(alias.name, "", position(alias), context)
             return
-        source = absolute(node, self.scopes.package)
+        source = absolute(node, self.reader.module.package)
         for alias in node.names:
             self.record.imported(source, "" if alias.name == "*" else alias.name, position(alias), context)
 

@@ -33,8 +33,6 @@ class Scopes:
 
     def __init__(self, reader: ValueReader) -> None:
         self.reader = reader
-        name, is_package = reader.module.name, reader.module.is_package
-        self.package = name if is_package else name.rpartition(".")[0]
         self.patched: set[str] = set()
         self._has_walrus = False
         self._functions: dict[int, Scope] = {}
@@ -155,7 +153,7 @@ class Scopes:
         for node in body:
             match node:
                 case ast.Import() | ast.ImportFrom():
-                    for name, entry in import_entries(node, self.reader, self.package):
+                    for name, entry in import_entries(node, self.reader):
                         scope.bind(name, entry)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     scope.bind(name, self._definition(name, scope))

@@ -475,10 +475,9 @@ def _moved_name(use: ApiUse, library: SourceTree) -> str:
 
 def _stars(tree: ast.Module, file: ModuleFile) -> Iterator[str]:
     """The modules from which a module imports everything."""
-    package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
     for node in walk(tree):
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            yield absolute(node, package)
+            yield absolute(node, file.package)
 
 
 def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:

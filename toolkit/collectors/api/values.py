@@ -452,9 +452,7 @@ def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] 
     return None
 
 
-def import_entries(
-    node: ast.Import | ast.ImportFrom, reader: ValueReader, package: str
-) -> Iterator[tuple[str, Entry]]:
+def import_entries(node: ast.Import | ast.ImportFrom, reader: ValueReader) -> Iterator[tuple[str, Entry]]:
     """Yield the names that an import statement binds."""
     sources = reader.sources
     if isinstance(node, ast.Import):
@@ -462,7 +460,7 @@ def import_entries(
             target = alias.name if alias.asname else alias.name.split(".")[0]
             yield (alias.asname or target), Entry(answer=_later(sources.import_module, target))
         return
-    source = absolute(node, package)
+    source = absolute(node, reader.module.package)
     for alias in node.names:
         if alias.name != "*":
             answer = _later(sources.import_name, source, alias.name)

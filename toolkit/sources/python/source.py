@@ -53,6 +53,11 @@ class ModuleFile:
     kind: Literal["module", "package", "compiled", "namespace", "hidden"]
     why: str = ""
 
+    @property
+    def package(self) -> str:
+        """The package that relative imports of the module start from."""
+        return self.name if self.kind == "package" else self.name.rpartition(".")[0]
+
 
 @dataclass(frozen=True)
 class SourceTree:
