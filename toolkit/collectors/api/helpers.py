@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from verl_doctor.toolkit.collectors.api.decided import Decisions
+from verl_doctor.toolkit.collectors.api.decisions.bindings import END
+from verl_doctor.toolkit.collectors.api.decisions.decided import Decisions
+from verl_doctor.toolkit.collectors.api.decisions.evaluation import Evaluation
+from verl_doctor.toolkit.collectors.api.decisions.evaluator import Evaluator
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
 from verl_doctor.toolkit.collectors.api.value import Entry, Scope
 from verl_doctor.toolkit.collectors.api.values import ValueReader
@@ -32,16 +35,14 @@ class Helpers:
         if found is None:
             return UNCLEAR
         reader, scope, _ = found
-        return Decisions(reader).value(
-            ast.Name(name, ast.Load(), lineno=1 << 30, col_offset=0), scope, 1 << 30
-        )
+        return Evaluation(reader).value(ast.Name(name, ast.Load(), lineno=END, col_offset=0), scope, END)
 
     def is_unbound(self, module: str, name: str) -> bool:
         """Return whether a module certainly does not bind a name, at least with the installed libraries."""
         found = self._inside(module)
         return found is not None and Decisions(found[0]).is_unbound(found[2].body, name, found[1])
 
-    def return_value(self, call: ast.Call, scope: Scope, by: Decisions) -> Any:
+    def return_value(self, call: ast.Call, scope: Scope, by: Evaluator) -> Any:
         """Return what a helper returns for these arguments, if all of them are known."""
         callee = self.reader.value(call.func, scope)
         if not isinstance(callee, Function) or callee.module.partition(".")[0] in self.reader.versions:
@@ -72,7 +73,7 @@ class Helpers:
                 inner.names[name] = [Entry(expression=_constant(given[name], node), parameter=True)]
             elif isinstance(default, ast.Constant):
                 inner.names[name] = [Entry(expression=default, parameter=True)]
-        answer = Decisions(reader).answer(node.body, inner)
+        answer = Evaluation(reader).names.returned(node.body, inner)
         return UNCLEAR if answer is MISSING else answer
 
     def _inside(self, name: str) -> tuple[ValueReader, Scope, ast.Module] | None:
