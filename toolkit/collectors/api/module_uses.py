@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -26,12 +25,11 @@ from verl_doctor.toolkit.collectors.api.patches import functions_put
 from verl_doctor.toolkit.collectors.api.recorder import Recorder
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
 from verl_doctor.toolkit.collectors.api.sent import senders
+from verl_doctor.toolkit.collectors.api.surroundings import NOT_LOOKED_AT, Surroundings, python_release
 from verl_doctor.toolkit.collectors.api.use import Context, Use, Uses, position
 from verl_doctor.toolkit.collectors.api.value import (
     GONE,
-    NOT_LOOKED_AT,
     Scope,
-    Surroundings,
 )
 from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.python.answers import Present
@@ -364,7 +362,7 @@ def _evaluates_annotations(tree: ast.Module, python: str) -> bool:
         and any(alias.name == "annotations" for alias in node.names)
         for node in tree.body
     )
-    release = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
+    release = python_release(python)
     return not deferred and bool(release) and release < _DEFERS_ANNOTATIONS
 
 

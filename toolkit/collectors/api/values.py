@@ -15,9 +15,9 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from verl_doctor.toolkit.collectors.api.surroundings import NOT_LOOKED_AT, Surroundings
 from verl_doctor.toolkit.collectors.api.value import (
     GONE,
-    NOT_LOOKED_AT,
     Bound,
     Entry,
     Found,
@@ -27,7 +27,6 @@ from verl_doctor.toolkit.collectors.api.value import (
     Probe,
     Scope,
     SelfOf,
-    Surroundings,
     Value,
 )
 from verl_doctor.toolkit.sources.python.answers import Answer, Definition, External, Missing, Opaque, Present

@@ -83,6 +83,8 @@ def test_few_reader_modules_depend_on_the_layout_of_verl() -> None:
         "job_entries",
         "job_settings",
         "options",
+        "placed_uses",
+        "reading",
         "settings",
         "taken",
         "trees",
