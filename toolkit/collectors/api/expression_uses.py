@@ -9,16 +9,18 @@ from dataclasses import replace
 from verl_doctor.toolkit.collectors.api.calls import keyword_fit, places_fit
 from verl_doctor.toolkit.collectors.api.forwarded import forwarded
 from verl_doctor.toolkit.collectors.api.guards import judge, opposite
+from verl_doctor.toolkit.collectors.api.library_calls import PROBES
 from verl_doctor.toolkit.collectors.api.lost_names import LostNames
 from verl_doctor.toolkit.collectors.api.options import parses
 from verl_doctor.toolkit.collectors.api.patches import attribute_patched, paths_patched
 from verl_doctor.toolkit.collectors.api.recorder import Recorder, note
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
 from verl_doctor.toolkit.collectors.api.sent import SENDS, called_name, names_sent, worker_has
+from verl_doctor.toolkit.collectors.api.signatures import signature_of_call
 from verl_doctor.toolkit.collectors.api.spread import Spreads
 from verl_doctor.toolkit.collectors.api.use import Context, position
 from verl_doctor.toolkit.collectors.api.value import GONE, Bound, Instance, Value, describe
-from verl_doctor.toolkit.collectors.api.values import PROBES, ValueReader, signature_of_call
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.python.answers import External, Present
 from verl_doctor.toolkit.sources.python.source import children, dotted, walk
 from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module

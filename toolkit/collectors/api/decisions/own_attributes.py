@@ -9,8 +9,10 @@ from verl_doctor.toolkit.collectors.api.decisions.bindings import agreed
 from verl_doctor.toolkit.collectors.api.decisions.evaluator import Evaluator, section_of
 from verl_doctor.toolkit.collectors.api.decisions.import_outcomes import is_harmless
 from verl_doctor.toolkit.collectors.api.value import LocalClass
+from verl_doctor.toolkit.sources.python.classes import mro
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.source import dotted
+from verl_doctor.toolkit.sources.python.symbols import Class
 
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -73,5 +75,9 @@ class OwnAttributes:
     def _is_of_library(self, local: LocalClass) -> bool:
         """Return whether a class extends a library's class, whose attributes have meanings unknown here."""
         made = self.reader.class_of(local)
-        bases = self.reader.bases_of(made) if made is not None else None
-        return bases is None or any(part.module.partition(".")[0] in self.reader.versions for part in bases)
+        parts = [None] if made is None else mro(self.reader.sources, made)
+        return any(
+            part is None
+            or (isinstance(part, Class) and part.module.partition(".")[0] in self.reader.versions)
+            for part in parts
+        )
