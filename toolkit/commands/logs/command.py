@@ -17,7 +17,9 @@ from verl_doctor.toolkit.engine import config, registry
 from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.options.completing import complete_files
-from verl_doctor.toolkit.options.options import FileToWrite, answer_options, script_options, target_options
+from verl_doctor.toolkit.options.target_options import script_options, target_options
+from verl_doctor.toolkit.options.value_types import FileToWrite
+from verl_doctor.toolkit.options.view_options import answer_options
 from verl_doctor.toolkit.rule import family_of
 from verl_doctor.toolkit.target import CannotJudgeError, Options, UsageError
 
