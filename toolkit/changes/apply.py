@@ -31,7 +31,8 @@ from verl_doctor.toolkit.changes import (
     lock,
     private_folder,
 )
-from verl_doctor.toolkit.changes.journal import (
+from verl_doctor.toolkit.changes.private_folder import PrivateFolder
+from verl_doctor.toolkit.changes.records import (
     BytecodeRecord,
     CommandRecord,
     Entry,
@@ -40,7 +41,6 @@ from verl_doctor.toolkit.changes.journal import (
     Planned,
     Run,
 )
-from verl_doctor.toolkit.changes.private_folder import PrivateFolder
 from verl_doctor.toolkit.changes.sentences import sentence, sentences
 from verl_doctor.toolkit.changes.transactions import Changed, State, Transaction, history, transaction
 from verl_doctor.toolkit.changes.undoable import demand_within

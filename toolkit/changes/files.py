@@ -18,8 +18,8 @@ from typing import Literal
 from verl_doctor.toolkit.change import NewFile, NewLink, RemoveFile, ReplaceFile
 from verl_doctor.toolkit.changes import journal, links, private_folder, safe_write
 from verl_doctor.toolkit.changes.difference import unified
-from verl_doctor.toolkit.changes.journal import Entry, FileRecord, FolderRecord, Planned, Side
 from verl_doctor.toolkit.changes.private_folder import PrivateFolder
+from verl_doctor.toolkit.changes.records import Entry, FileRecord, FolderRecord, Planned, Side
 from verl_doctor.toolkit.system.errors import Refused, os_error_text
 
 _LONGEST_DIFFERENCE = 40
