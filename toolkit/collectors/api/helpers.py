@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.api.value import Entry, Scope
 from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import parsed, walk
 from verl_doctor.toolkit.sources.python.symbols import Function, Module
 
 _DEEPEST = 3
@@ -90,9 +90,7 @@ class Helpers:
         if self.depth >= _DEEPEST:
             return None
         if self._trees.get(name) is None:
-            source = read(file.path)
-            parsed = source if isinstance(source, Unreadable) else parse(source, file.path)
-            self._trees[name] = None if isinstance(parsed, Unreadable) else parsed
+            self._trees[name] = parsed(file.path)
         tree = self._trees[name]
         if tree is None:
             return None

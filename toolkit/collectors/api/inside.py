@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.sources.python.answers import Missing
 from verl_doctor.toolkit.sources.python.resolve import Sources
-from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, parse, read
+from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, parse_file, read
 from verl_doctor.toolkit.sources.python.summary import absolute
 
 _IMPORT = re.compile(
@@ -156,8 +156,7 @@ def _names(listed: bytes) -> list[str]:
 
 def _confirmed(file: ModuleFile, source: str, name: str) -> tuple[int, int] | None:
     """Return the place of the import at the module's top level; None if the match was inside other text."""
-    text = read(file.path)
-    tree = parse(text, file.path) if isinstance(text, bytes) else text
+    tree = parse_file(file.path)
     for node in tree.body if isinstance(tree, ast.Module) else ():
         match node:
             case ast.ImportFrom(names=aliases) if absolute(node, file.package) == source:

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.collectors.api.value import (
 )
 from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text
 from verl_doctor.toolkit.sources.python.answers import Answer
-from verl_doctor.toolkit.sources.python.source import Unreadable, is_none, parse, read, statements, walk
+from verl_doctor.toolkit.sources.python.source import is_none, parsed, statements, walk
 from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
@@ -116,9 +116,8 @@ class Scopes:
         file, other = reader.sources.file_of(own), reader.sources.module(own)
         if own.partition(".")[0] in reader.versions or file is None or not isinstance(other, Module):
             return None
-        source = read(file.path)
-        tree = source if isinstance(source, Unreadable) else parse(source, file.path)
-        if isinstance(tree, Unreadable):
+        tree = parsed(file.path)
+        if tree is None:
             return None
         inner = ValueReader(reader.sources, other, reader.versions, reader.around)
         scope = Scopes(inner).of_module(tree, list(walk(tree)))
