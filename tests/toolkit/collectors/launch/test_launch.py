@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from verl_doctor.toolkit.collectors.launch.job_variables import from_file
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting, may_be_changed, may_be_made
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
@@ -547,7 +548,7 @@ def test_any_text_is_read_without_a_crash(text: str) -> None:
     reader = LaunchReader(lambda _: None, ENVIRON, "/")
     reader.script(text, "/run.sh", ())
     reader.dockerfile(text, "/Dockerfile", starts=True)
-    reader.runtime_env(text, "/env.yaml")
+    from_file(reader, text, "/env.yaml")
 
 
 @pytest.mark.slow
