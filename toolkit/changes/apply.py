@@ -26,9 +26,11 @@ from verl_doctor.toolkit.changes import (
     bytecode,
     command,
     files,
+    folder_times,
     installation,
     journal,
     lock,
+    planned_files,
     private_folder,
 )
 from verl_doctor.toolkit.changes.private_folder import PrivateFolder
@@ -95,7 +97,7 @@ def apply(
             plan = _plan(changes, through_links=through_links)
             if not plan:
                 return None
-            entry = journal.begin(home, fix, code, plan, run, files.around(plan))
+            entry = journal.begin(home, fix, code, plan, run, folder_times.around(plan))
             try:
                 demand_within(entry)
                 _carry_out(entry, held)
@@ -137,7 +139,7 @@ def _plan_one(
 ) -> Planned | None:
     match change:
         case ReplaceFile() | NewFile() | RemoveFile() | NewLink():
-            return files.plan(change, through_links=through_links, private=private.get(change.path))
+            return planned_files.plan(change, through_links=through_links, private=private.get(change.path))
         case CompileBytecode():
             return bytecode.plan(change)
         case RunCommand():

@@ -19,6 +19,7 @@ from verl_doctor.toolkit.changes import (
     lock,
     safe_write,
 )
+from verl_doctor.toolkit.changes.folder_times import restore_folder_times
 from verl_doctor.toolkit.changes.journal_entries import demand_own, entries_of, is_journal
 from verl_doctor.toolkit.changes.records import BytecodeRecord, Entry, InstallRecord, RemovalRecord, Side
 from verl_doctor.toolkit.changes.sentences import announce, sentence, sentences
@@ -198,7 +199,7 @@ def _revert(entry: Entry, ours: frozenset[str], *, keep_edits: bool = False) -> 
     files.move(entry, moving[::-1], "before", ours)
     edited = {index for index, state in states.items() if state == "other"}
     merged = _move_beside_edits(entry, edited, "before") if keep_edits else set()
-    files.restore_folder_times(entry.around)
+    restore_folder_times(entry.around)
     return [record.file for index, record in entry.files() if index in edited - merged]
 
 
