@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from verl_doctor.toolkit.changes import files, journal, safe_write
-from verl_doctor.toolkit.changes.journal import Entry, FileRecord, Side
+from verl_doctor.toolkit.changes.records import Entry, FileRecord, Side
 from verl_doctor.toolkit.system.errors import Refused
 
 _SIDES: Mapping[Side, tuple[Side, Side]] = {"before": ("after", "before"), "after": ("before", "after")}

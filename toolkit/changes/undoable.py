@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.changes import command, files, installation, later_edits, links, private_folder
-from verl_doctor.toolkit.changes.journal import (
+from verl_doctor.toolkit.changes.records import (
     BytecodeRecord,
     CommandRecord,
     Entry,

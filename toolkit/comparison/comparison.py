@@ -14,9 +14,11 @@ from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
-from verl_doctor.toolkit.comparison import releases, subjects
+from verl_doctor.toolkit.comparison import releases
+from verl_doctor.toolkit.comparison.job_values import decided_elsewhere, unread_variables
+from verl_doctor.toolkit.comparison.machine_values import required
 from verl_doctor.toolkit.comparison.sides import HERE, Side, Usual
-from verl_doctor.toolkit.comparison.subjects import LEAD, READERS, REQUIRED, Reader, decided_elsewhere
+from verl_doctor.toolkit.comparison.subjects import LEAD, READERS, REQUIRED, Reader
 from verl_doctor.toolkit.engine.factsfile import NotHeld
 from verl_doctor.toolkit.facts import Absent, Collector, Unknown, needs_of
 from verl_doctor.toolkit.patchsets.patchset import AnyPatch
@@ -196,17 +198,13 @@ class _Context:
         self.new = new
         sides = (old.snapshot, new.snapshot)
         self._stack = frozenset(LEAD).union(
-            *(
-                subjects.required(side.facts(name).get(Packages))
-                for side in (old, new)
-                for name in _some(side)
-            )
+            *(required(side.facts(name).get(Packages)) for side in (old, new) for name in _some(side))
         )
         self.one_has_a_script = len({isinstance(side.get(Launch), Unknown) for side in sides}) > 1
         self._decided = frozenset.intersection(
-            *(subjects.decided_elsewhere(side.get(Variables), side.get(JobVariables)) for side in sides)
+            *(decided_elsewhere(side.get(Variables), side.get(JobVariables)) for side in sides)
         )
-        self._dead = subjects.unread_variables(*(side.get(VariableReaders) for side in sides))
+        self._dead = unread_variables(*(side.get(VariableReaders) for side in sides))
 
     def matters(self, reader: Reader, kind: str, name: str, old: str, new: str) -> bool:
         if kind == "package":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
-from verl_doctor.toolkit.comparison.subjects import leaves
+from verl_doctor.toolkit.comparison.job_values import leaves
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.change import Change, Fix
 from verl_doctor.toolkit.changes import apply
-from verl_doctor.toolkit.changes.journal import new_run
+from verl_doctor.toolkit.changes.records import new_run
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.exit_code import ExitCode

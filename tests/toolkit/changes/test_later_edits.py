@@ -10,8 +10,8 @@ import pytest
 from verl_doctor.toolkit.change import ReplaceFile
 from verl_doctor.toolkit.changes import journal
 from verl_doctor.toolkit.changes.apply import PartlyUndoneError, apply, history, undo_together
-from verl_doctor.toolkit.changes.journal import new_run
 from verl_doctor.toolkit.changes.later_edits import both
+from verl_doctor.toolkit.changes.records import new_run
 from verl_doctor.toolkit.system.errors import Refused
 
 OLD, NEW = b"one\ntwo\nthree\nfour\n", b"one\n# two  # mark\n2\nthree\nfour\n"

@@ -14,23 +14,14 @@ from verl_doctor.toolkit.commands.explain import documentation
 from verl_doctor.toolkit.commands.logs import render
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.logs.advice.places import quoted_source
+from verl_doctor.toolkit.logs.answer import Answer, Confirmation
+from verl_doctor.toolkit.logs.causes import name_of, remedy_of
+from verl_doctor.toolkit.logs.confirming import confirmation, is_about
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import (
-    FIRST_CAUSE,
-    NOT_DETERMINED,
-    OK,
-    YOUR_CODE,
-    YOUR_CONFIGURATION,
-    Answer,
-    Confirmation,
-    confirmation,
-    document,
-    is_about,
-    name_of,
-    next_steps,
-    remedy_of,
-)
+from verl_doctor.toolkit.logs.document import document
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.headline import FIRST_CAUSE, NOT_DETERMINED, OK, YOUR_CODE, YOUR_CONFIGURATION
+from verl_doctor.toolkit.logs.next_steps import next_steps
 from verl_doctor.toolkit.logs.signature import of_logs_alone, signatures
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Phase, Subject
 

@@ -19,17 +19,11 @@ from verl_doctor.toolkit.engine.session import all_facts, open_session
 from verl_doctor.toolkit.engine.unchanged import remembering
 from verl_doctor.toolkit.options.examination import announced_session, are_several, show_report, source_of
 from verl_doctor.toolkit.options.exit_codes import EPILOG
-from verl_doctor.toolkit.options.options import (
-    PATH,
-    FileToWrite,
-    Rules,
-    View,
-    job_options,
-    node_options,
-    rule_options,
-    target_options,
-    view_options,
-)
+from verl_doctor.toolkit.options.node_options import node_options
+from verl_doctor.toolkit.options.rule_options import Rules, rule_options
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import PATH, FileToWrite
+from verl_doctor.toolkit.options.view_options import View, view_options
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless

@@ -9,22 +9,20 @@ from rich.text import Text
 
 from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
 from verl_doctor.toolkit.console.markdown_text import escaped
-from verl_doctor.toolkit.logs.document import (
+from verl_doctor.toolkit.logs.answer import Answer
+from verl_doctor.toolkit.logs.causes import name_of, place_in_job, remedy_of
+from verl_doctor.toolkit.logs.confirming import confirmation
+from verl_doctor.toolkit.logs.headline import (
     FIRST_CAUSE,
     NOT_DETERMINED,
     OK,
     YOUR_CODE,
     YOUR_CONFIGURATION,
-    Answer,
-    confirmation,
     headline,
-    name_of,
-    next_steps,
-    place_in_job,
-    remedy_of,
 )
 from verl_doctor.toolkit.logs.lines import shown, shown_together
 from verl_doctor.toolkit.logs.logged_error import LoggedError
+from verl_doctor.toolkit.logs.next_steps import next_steps
 from verl_doctor.toolkit.logs.timeline import render
 from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
 

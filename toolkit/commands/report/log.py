@@ -18,9 +18,11 @@ from verl_doctor.toolkit.commands.report.page import (
     Values,
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
-from verl_doctor.toolkit.logs.document import headline, next_steps, remedy_of
+from verl_doctor.toolkit.logs.causes import remedy_of
+from verl_doctor.toolkit.logs.headline import headline
 from verl_doctor.toolkit.logs.lines import shown, shown_together
 from verl_doctor.toolkit.logs.logged_error import LoggedError
+from verl_doctor.toolkit.logs.next_steps import next_steps
 from verl_doctor.toolkit.text import counted
 
 _HEADING = 160  # characters of an error in a heading; the full text follows

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.commands.report import (
 from verl_doctor.toolkit.commands.report import time as report_time
 from verl_doctor.toolkit.commands.report.page import Mark, Page, PageSection
 from verl_doctor.toolkit.commands.report.seen import Seen
-from verl_doctor.toolkit.logs import document
+from verl_doctor.toolkit.logs.headline import headline as log_headline
 from verl_doctor.toolkit.render.result_words import headline
 
 _ORDER = (
@@ -54,11 +54,11 @@ def _verdict(seen: Seen) -> tuple[str, Mark, str]:
     mark = verdict.MARKS[seen.report.verdict]
     if seen.log is None or not seen.log.exit_code:
         return word, mark, sentence
-    log_headline, why = document.headline(seen.log)
+    log_word, why = log_headline(seen.log)
     if mark in {Mark.GOOD, Mark.DOUBTFUL}:
         return (
-            log_headline,
+            log_word,
             Mark.BAD if seen.log.reading.first is not None else Mark.BROKEN,
             f"{why}; this machine: {word}, {sentence}",
         )
-    return word, mark, f"{sentence}; the logs: {log_headline}, {why}"
+    return word, mark, f"{sentence}; the logs: {log_word}, {why}"
