@@ -30,12 +30,16 @@ def judge_other_release(old: Snapshot, run: Session, facts: Collection, log: Pat
         return None
     was, now = trees
     both = f"verl {now.version} is installed here, {was.version} where the job worked"
-    do = _way_to(was, now, old)
+    do = meaning.complete(_way_to(was, now, old), run.target)
     if lost := _lost(now, facts):
         missing = (
             f"{counted(lost, 'file')} of verl {now.version} {'is' if lost == 1 else 'are'} missing or empty"
         )
-        return Judgement("failed", (both, missing), do or meaning.install("verl", now.version, ""))
+        return Judgement(
+            "failed",
+            (both, missing),
+            do or meaning.complete(meaning.install("verl", now.version, ""), run.target),
+        )
     intact = [tree.version for tree in (now, was) if _is_intact(tree, facts if tree is now else old)]
     if intact:
         both += "; both are intact" if len(intact) == 2 else f"; {intact[0]} is intact"

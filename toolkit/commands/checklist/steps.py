@@ -12,13 +12,21 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Judgement, State, Step, step
+from verl_doctor.toolkit.commands.checklist.checklist import (
+    NAMED,
+    Judgement,
+    State,
+    Step,
+    step,
+    with_snapshot,
+)
 from verl_doctor.toolkit.commands.checklist.patches import judge_patches
 from verl_doctor.toolkit.commands.checklist.tree import judge_tree
 from verl_doctor.toolkit.commands.checklist.trials import judge_debug_run, judge_quick_test, steps_logged
 from verl_doctor.toolkit.comparison.cause import Key, key_of
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison, compared
+from verl_doctor.toolkit.comparison.meaning import environment_arguments
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
@@ -70,10 +78,7 @@ class Look:
     @property
     def tree_arguments(self) -> str:
         """The same for a command about the environment alone, not about a job."""
-        about = replace(
-            self.run.target, files=(), words=(), model=None, data=(), libraries=(), ray_address=""
-        )
-        words = shlex.join(about.arguments)
+        words = shlex.join(environment_arguments(self.run.target))
         return f" {words}" if words else ""
 
 
@@ -276,7 +281,11 @@ def judge_environment(
     not repeated.
     """
     if found is None:
-        return [Judgement("unknown", ("only the old cluster can show the differences",), WITHOUT)]
+        return [
+            Judgement(
+                "unknown", ("only the old cluster can show the differences",), with_snapshot(run.target)
+            )
+        ]
     breaks, matters = (
         [difference for difference in found.of(weight) if not _is_judged_elsewhere(difference, judged)]
         for weight in ("breaks", "matters")
@@ -284,7 +293,7 @@ def judge_environment(
     noise, nodes = len(found.of("noise")), len(found.new.nodes)
     rest = [f"{counted(noise, 'difference')} without consequence"] if noise else []
     rest += [f"{counted(nodes, 'node')} compared"] if nodes else []
-    do = f"verl-doctor compare {shlex.quote(found.old.path)}"
+    do = shlex.join(("verl-doctor", "compare", found.old.path, *run.target.arguments))
     if breaks:
         return [Judgement("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]
     lost = tuple(f"not compared: {sentence}" for sentence in found.lost)

@@ -17,6 +17,7 @@ from verl_doctor.toolkit.commands.checklist.checklist import Judgement
 from verl_doctor.toolkit.commands.checklist.tree import judge_tree
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.target import Target
 
 SITE = "/env/lib/python3.11/site-packages/verl"
 
@@ -40,7 +41,7 @@ def judged(
     old: dict[type, Any], new: dict[type, Any], monkeypatch: pytest.MonkeyPatch, logged: str = ""
 ) -> Judgement:
     monkeypatch.setattr(other_release, "steps_logged", lambda *_: logged)
-    run: Any = SimpleNamespace(target=SimpleNamespace(files=()))
+    run: Any = SimpleNamespace(target=Target(Path("/env/bin/python"), "--python"))
     (found,) = judge_tree(Snapshot(old, path="OLD.json"), run, Collection((), new), None)
     return found
 
@@ -51,14 +52,14 @@ def test_intact_tree_of_another_release_is_named_with_the_way_to_the_old_one(
     found = judged(facts("0.9.1"), facts("0.8.0"), monkeypatch)
     assert found.state == "open"
     assert found.evidence[0] == "verl 0.8.0 is installed here, 0.9.1 where the job worked; both are intact"
-    assert found.do == "pip install verl==0.9.1"
+    assert found.do == "/env/bin/python -m pip install verl==0.9.1"
 
 
 def test_files_that_the_wheel_lists_and_the_tree_lacks_are_its_damage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = judged(facts("0.9.1"), facts("0.8.0", lost=3), monkeypatch)
-    assert (found.state, found.do) == ("failed", "pip install verl==0.9.1")
+    assert (found.state, found.do) == ("failed", "/env/bin/python -m pip install verl==0.9.1")
     assert found.evidence[1] == "3 files of verl 0.8.0 are missing or empty"
 
 
