@@ -188,8 +188,7 @@ def _sentences(reported: Sequence[tuple[str, Finding]]) -> Iterator[str]:
 def _judge_sites(look: Look) -> list[Judgement]:
     places = look.facts.get(SitePlaces)
     if isinstance(places, Unknown):
-        do = f"verl-doctor sites import {_paths_file(look.run.machine.cwd)} --apply"
-        return [Judgement("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
+        return [_judge_sites_unset(places.reason, look.run.machine.cwd)]
     place_lines = tuple(_place_line(place) for place in places.places if place.state == "there")
     nodes = None if look.nodes is None else look.nodes.nodes
     where = (
@@ -200,9 +199,17 @@ def _judge_sites(look: Look) -> list[Judgement]:
     return [Judgement(None, (*place_lines, where))]
 
 
-def _paths_file(folder: Path) -> str:
-    """Return the file of paths found here, or its usual name."""
-    return shlex.quote(min((path.name for path in folder.glob("*path*.py")), default="paths.py"))
+def _judge_sites_unset(reason: str, folder: Path) -> Judgement:
+    """Judge a configuration without paths: where they may come from, and the command that takes them over."""
+    found = min((path.name for path in folder.glob("*path*.py")), default="")
+    where = (
+        f'the lines of {found}, such as MODEL = "/models/qwen", can be taken over'
+        if found
+        else 'write them there, or into a Python file of lines such as MODEL = "/models/qwen"'
+    )
+    do = shlex.join(("verl-doctor", "sites", "import", found or "FILE.py", "--apply"))
+    what = "writes the paths into the configuration; without --apply it shows the change"
+    return Judgement("open", (f"{reason}: {where}",), f"{do}  # {what}")
 
 
 def _place_line(place: SitePlace) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from verl_doctor.toolkit.commands.checklist.checklist import State
-from verl_doctor.toolkit.commands.checklist.steps import Look, _by_rules, _judge_job
+from verl_doctor.toolkit.commands.checklist.steps import Look, _by_rules, _judge_job, _judge_sites_unset
 from verl_doctor.toolkit.comparison.cause import key_of
 from verl_doctor.toolkit.result import CheckResult, Report, Status
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity
@@ -65,6 +66,20 @@ def test_error_stops_the_job_even_if_the_old_cluster_had_it_too() -> None:
     assert (found.state, found.evidence) == ("done", evidence)
     later = report_with("fail", replace(finding("error"), phase="checkpoint"))
     assert _by_rules(["PY103"], later, "do this", before, "a step was logged").state == "failed"
+
+
+@pytest.mark.parametrize("name", ["cluster_paths.py", ""])
+def test_missing_paths_name_where_they_can_come_from(name: str, tmp_path: Path) -> None:
+    if name:
+        (tmp_path / name).write_text('MODEL = "/models/qwen"\n')
+    found = _judge_sites_unset("no paths of this cluster are named in [tool.verl-doctor.sites]", tmp_path)
+    command, _, comment = found.do.partition("  # ")
+    assert command == f"verl-doctor sites import {name or 'FILE.py'} --apply"
+    assert comment == "writes the paths into the configuration; without --apply it shows the change"
+    (sentence,) = found.evidence
+    assert ("write them there" in sentence) is not bool(name)
+    assert name in sentence
+    assert 'MODEL = "/models/qwen"' in sentence
 
 
 def job_with(*results: CheckResult) -> Look:
