@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_doctor.toolkit.text import clipped, closest, commands_kept_whole, ranges, wrapped
+from verl_doctor.toolkit.text import closest, commands_kept_whole, ranges, without_middle, wrapped
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ def test_consecutive_numbers_are_shown_as_ranges(numbers: list[int], expected: s
     assert ranges(numbers) == expected
 
 
-@pytest.mark.parametrize(("words", "expected"), [("12345678", "12345678"), ("123456789", "12345...")])
-def test_truncated_text_ends_with_a_mark(words: str, expected: str) -> None:
-    assert clipped(words, 8) == expected
+@pytest.mark.parametrize(("words", "expected"), [("12345678", "12345678"), ("123456789", "123..789")])
+def test_text_that_is_too_long_keeps_its_ends(words: str, expected: str) -> None:
+    assert without_middle(words, 8) == expected
 
 
 @pytest.mark.parametrize(

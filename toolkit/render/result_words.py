@@ -11,7 +11,7 @@ from typing import Final
 from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Report, Status
 from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
-from verl_doctor.toolkit.text import clipped, counted
+from verl_doctor.toolkit.text import counted, without_middle
 from verl_doctor.toolkit.verdict import WORDS
 
 SILENCED: Final = "ignored until a date"
@@ -58,7 +58,7 @@ def first_fault(report: Report) -> str:
     when = ", ".join(filter(None, WHEN[finding.phase])) if finding.phase else ""
     around = f"{when}{': ' if when else ''}", f" ({result.code}{where})"
     room = max(_LONGEST - sum(map(len, around)), _LEAST)
-    return clipped(finding.message, room).join(around)
+    return without_middle(finding.message, room).join(around)
 
 
 def counts(report: Report) -> str:

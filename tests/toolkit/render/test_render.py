@@ -89,6 +89,13 @@ def test_report_is_ordered_verdict_paths_next_step_evidence() -> None:
     assert order == sorted(order)
 
 
+def test_headline_of_a_long_message_keeps_its_beginning_and_its_end() -> None:
+    content = report(finding(f"data.path {'goes on and on ' * 30}but must be 7"))
+    first = text(content).splitlines()[0]
+    assert first.startswith("WILL FAIL  data.path goes on")
+    assert first.endswith("but must be 7 (VLLM101, x.py:7)")
+
+
 def test_next_command_examines_the_same_target() -> None:
     assert "\n  verl-doctor fix --python /env/bin/python\n" in text(report(finding()))
     assert "verl-doctor fix" not in text(
