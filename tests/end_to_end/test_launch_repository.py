@@ -77,7 +77,6 @@ def test_other_formats_contain_all_files(here: Doctor, repo: Path) -> None:
         ((), "name at least one"),
         (("--facts", "x", "jobs/good.sh"), "without --facts"),
         (("--verl", "pinned", "nowhere.sh"), "no such file"),
-        (("jobs/good.sh",), "--verl DIR or --python PATH"),
     ],
 )
 def test_invalid_arguments_print_one_sentence(
@@ -86,6 +85,14 @@ def test_invalid_arguments_print_one_sentence(
     done = here("check", "--each", *arguments, cwd=repo)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert message in done.stderr
+
+
+@pytest.mark.slow
+def test_what_could_not_be_judged_is_named(here: Doctor, repo: Path) -> None:
+    done = here("check", "--each", "jobs/good.sh", "jobs/clean.sh", cwd=repo)
+    *lines, summary = done.stdout.splitlines()
+    assert sum(line.startswith("NOT CHECKED: no verl was found") for line in lines) == 1
+    assert (summary, done.returncode) == ("2 scripts judged, 0 will fail, 2 not checked", 3)
 
 
 @pytest.fixture

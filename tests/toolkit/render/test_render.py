@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +18,12 @@ from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.console import markdown_text, view
 from verl_doctor.toolkit.console.formats import FORMATS
-from verl_doctor.toolkit.render import junit, markdown
+from verl_doctor.toolkit.render import each, junit, markdown
 from verl_doctor.toolkit.render import text as render_text
 from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.render.render import ReportAnswer
 from verl_doctor.toolkit.render.result_words import next_steps, repair_command, stopped_by
-from verl_doctor.toolkit.result import CheckResult, ReasonKind, Repair, Report
+from verl_doctor.toolkit.result import CheckResult, JobReport, ReasonKind, Repair, Report
 from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location, Subject
 from verl_doctor.toolkit.text import harmless, wrapped
 
@@ -256,6 +257,21 @@ def test_stopped_path_wraps_its_codes_after_its_name() -> None:
     (start,) = (number for number, line in enumerate(lines) if line.startswith("  async rollout"))
     assert max(map(len, lines)) <= 80
     assert lines[start + 1].startswith(" " * len("  async rollout  ") + "VLLM1")
+
+
+def test_scripts_judged_separately_name_what_could_not_be_judged() -> None:
+    passed = CheckResult("CFG101", "t", "pass")
+    lacking = replace(report(), results=(passed, skipped("PY102", "no packages", "fact unknown")))
+    several = {"b.sh": lacking, "c.sh": lacking, "a.sh": report(finding())}
+    jobs = tuple(JobReport(f"/here/{name}", job) for name, job in several.items())
+    lines = list(each.lines(replace(lacking, jobs=jobs), Path("/here")))
+    assert lines == [
+        "b.sh, c.sh: 1 rule could not check: no packages",
+        "3 scripts judged, 1 will fail, 0 not checked",
+    ]
+    broken = tuple(JobReport(f"/here/{name}", report()) for name in several)
+    (reason, _) = each.lines(replace(report(), jobs=broken), Path("/here"))
+    assert reason == "NOT CHECKED: 1 rule could not check: the rule broke: KeyError"
 
 
 @pytest.mark.parametrize("width", [80, 40, None])
