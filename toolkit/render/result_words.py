@@ -251,9 +251,12 @@ def step_without_verl(report: Report) -> tuple[str, str]:
 
 
 def _by_hand(finding: Finding, short: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Return what to do about a finding without a fix: the line to edit, or else the remedy. No command."""
+    """Return what to do about a finding without a fix: the place that shows it, and the remedy. No command.
+
+    The remedy begins with its verb: what it names may be edited there, installed, or run.
+    """
     if finding.location is not None and finding.location.line:
-        return [("", f"edit {short(str(finding.location))}: {finding.remedy or finding.message}")]
+        return [("", f"{short(str(finding.location))}: {finding.remedy or finding.message}")]
     return [("", finding.remedy)] if finding.remedy else []
 
 

@@ -135,11 +135,14 @@ def test_repair_of_a_variable_has_the_folder_that_it_needs() -> None:
     assert "--output-env" in repair_command("VLLM101", replace(about, location=None), report(about))
 
 
-def test_line_to_edit_is_a_comment_among_the_commands() -> None:
+def test_place_and_remedy_are_a_comment_among_the_commands() -> None:
     by_hand = replace(finding(remedy="write it"), fix=None)
     lines = text(report(by_hand)).splitlines()
     first = lines[lines.index("Next:") + 1]
-    assert first == "  # edit /env/lib/verl/x.py:7: write it"
+    assert first == "  # /env/lib/verl/x.py:7: write it"
+    install = finding(remedy="install math_verify with the job's Python")
+    lines = text(report(replace(install, fix=None))).splitlines()
+    assert "  # /env/lib/verl/x.py:7: install math_verify with the job's Python" in lines
     (anywhere,) = (why for command, why in next_steps(report(replace(by_hand, location=None))) if not command)
     assert anywhere == "write it"
 

@@ -93,7 +93,7 @@ def test_fault_of_the_launch_script_fails_the_step_of_the_job() -> None:
     elsewhere = CheckResult("VLLM101", "t", "fail", findings=(finding("error"),))
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(typo,)), elsewhere))
     assert (judged.state, judged.evidence) == ("failed", ("CFG101 no setting data.x (run.sh:9)",))
-    assert judged.do == "edit /jobs/run.sh:9: write data.y"
+    assert judged.do == "/jobs/run.sh:9: write data.y"
     repaired = replace(typo, fix="script-word")
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(repaired,))))
     assert judged.do == "verl-doctor fix run.sh"
