@@ -306,6 +306,15 @@ def test_terminal_shows_the_first_warnings_and_counts_the_rest() -> None:
     assert "warning 11" in text(report(*many))
 
 
+def test_last_line_is_right_for_a_single_warning_that_is_shown() -> None:
+    warned = CheckResult("VLLM101", "t", "warn", findings=(replace(finding(), severity="warning"),))
+    lines = text(replace(report(), results=(warned,)), 80).splitlines()
+    assert any(line.startswith("VLLM101 warning  it is wrong") for line in lines)
+    assert lines[-1] == "NO FAULT FOUND: 1 warning; -v shows all; 0.5 s"
+    folded = finding(also=(Location("/x.py", 3),))
+    assert "1 more place (-v shows all)" in text(report(folded))
+
+
 def test_pipe_gets_one_line_per_message() -> None:
     message = "a sentence that goes on and on " * 8
     assert any(message.strip() in line for line in text(report(finding(message))).splitlines())
@@ -313,7 +322,7 @@ def test_pipe_gets_one_line_per_message() -> None:
 
 def test_further_places_are_folded_unless_requested() -> None:
     many = finding(also=tuple(Location("/x.py", line) for line in range(20)))
-    assert "20 more places (-v shows them)" in text(report(many))
+    assert "20 more places (-v shows all)" in text(report(many))
     assert "/x.py:19" in text(report(many), verbose=True)
 
 
