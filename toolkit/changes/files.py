@@ -135,9 +135,12 @@ def difference(path: str, old: bytes, new: bytes, names: tuple[str, str]) -> str
     return "".join(rows[:_LONGEST_DIFFERENCE]) + (f"... and {more} more lines\n" if more > 0 else "")
 
 
-def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
-    """Describe how a file was changed since the doctor changed it. Raises Refused and OSError."""
-    found = _content(record)
+def changed_since(entry: Entry, index: int, record: FileRecord, found: bytes | None = None) -> str:
+    """Describe how a file was changed since the doctor changed it. Raises Refused and OSError.
+
+    `found` is what it will contain by then, by default what it contains now.
+    """
+    found = _content(record) if found is None else found
     if found is None:
         kept = entry.at(index, "before")
         return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")
