@@ -40,7 +40,9 @@ def judge_tree(old: Snapshot | None, run: Session, facts: Collection, log: Path 
         lacking = f"{old.path} does not record the contents of the tree: {was.reason}"
         return [Judgement("unknown", (lacking,), with_snapshot(run.target))]
     if (other := judge_other_release(old, run, facts, log)) is not None:
-        return [other]
+        # What an interrupted copy leaves is damage of any release, listed or not.
+        bad = alone(new)
+        return [*([Judgement("failed", tuple(_shown(bad)), _mend(bad, "OLD", new))] if bad else []), other]
     ours, scripts = _changed_by_us(run, new), _below(map(str, run.target.files), new)
     found = compare(was, new, ours)
     bad = [damage for damage in found if damage.fault not in HARMLESS and not _is_edited(damage, scripts)]
