@@ -88,6 +88,23 @@ def test_invalid_arguments_print_one_sentence(
 
 
 @pytest.mark.slow
+def test_rule_is_silenced_for_one_script_with_a_reason(here: Doctor, repo: Path) -> None:
+    (repo / "verl-doctor.toml").write_text(
+        '[per_file_ignores."jobs/typo.sh"]\nCFG101 = { reason = "meant, OPS-12", until = 2099-12-31 }\n'
+    )
+    (repo / "jobs/other.sh").write_text((repo / "jobs/typo.sh").read_text())
+    arguments = (*RULES, "--verl", "pinned", "jobs/typo.sh")
+    done = here("check", "--each", *arguments, "jobs/other.sh", cwd=repo)
+    found = [line for line in done.stdout.splitlines() if " CFG101 error: " in line]
+    assert [line.partition(":")[0] for line in found] == ["jobs/other.sh"]
+    assert done.stdout.splitlines()[-1].endswith("1 error silenced (CFG101)")
+    alone = here("check", *arguments, cwd=repo)
+    assert "1 error silenced (CFG101)" in alone.stdout.splitlines()[0]
+    assert "CFG101: ignored until 2099-12-31: meant, OPS-12" in alone.stdout
+    assert alone.returncode == 0
+
+
+@pytest.mark.slow
 def test_what_could_not_be_judged_is_named(here: Doctor, repo: Path) -> None:
     done = here("check", "--each", "jobs/good.sh", "jobs/clean.sh", cwd=repo)
     *lines, summary = done.stdout.splitlines()

@@ -54,7 +54,8 @@ def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -
         watch(file or "this machine")
         job = discover(replace(options, launch=(file,) if file else ()), run.machine)
         target = replace(run.target, files=job.files, words=job.words)
-        session = replace(run, target=target, begun=run.begun if not known else [])
+        selection = replace(run.selection, ignores=run.config.ignores_for(job.files))
+        session = replace(run, target=target, selection=selection, begun=run.begun if not known else [])
         collection = session.look(known)
         known = {fact: collection.get(fact) for fact in _SHARED}
         report = session.check(collection)
