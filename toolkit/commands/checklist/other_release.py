@@ -20,6 +20,7 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.system.node_names import plain
+from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.text import counted
 
 
@@ -30,7 +31,7 @@ def judge_other_release(old: Snapshot, run: Session, facts: Collection, log: Pat
         return None
     was, now = trees
     both = f"verl {now.version} is installed here, {was.version} where the job worked"
-    do = meaning.complete(_way_to(was, now, old), run.target)
+    do = _way_to(was, now, old, run.target)
     if lost := _lost(now, facts):
         missing = (
             f"{counted(lost, 'file')} of verl {now.version} {'is' if lost == 1 else 'are'} missing or empty"
@@ -70,7 +71,7 @@ def _record(tree: Tree, facts: Facts) -> PackageRecord | None:
     return next((record for record in records.packages if record.package == "verl" and record.files), None)
 
 
-def _way_to(was: Tree, now: Tree, old: Snapshot) -> str:
+def _way_to(was: Tree, now: Tree, old: Snapshot, target: Target) -> str:
     """Return the command that brings the old release: pip's, or the checkout's; "" after an upgrade."""
     install = meaning.install("verl", public(was.version), public(now.version))
     if not install:
@@ -81,10 +82,13 @@ def _way_to(was: Tree, now: Tree, old: Snapshot) -> str:
         revision = f"v{public(was.version)}" if isinstance(checkout, Unknown) else checkout.commit
         return f"git -C {shlex.quote(str(top))} checkout {shlex.quote(revision)}"
     if was.place == "site-packages":
-        return install
+        return meaning.complete(install, target)
     manifest = old.get(TreeManifest)
     folder = was.folder if isinstance(manifest, Unknown) else origin(old, manifest)
-    return f"copy {shlex.quote(folder)} to a new folder, then: pip install --no-deps -e FOLDER"
+    copy = f"rsync -a {shlex.quote(f'{folder}/')} FOLDER/"
+    if target.verl is not None:
+        return f"{copy}  # FOLDER: a new one, to be named with --verl"
+    return f"{copy} && {meaning.complete('pip install --no-deps -e FOLDER', target)}  # FOLDER: a new one"
 
 
 def origin(old: Snapshot, was: TreeManifest) -> str:

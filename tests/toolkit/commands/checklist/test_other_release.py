@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,7 +84,12 @@ def test_checkout_gets_the_old_commit_by_git(tmp_path: Path, monkeypatch: pytest
 
 def test_old_checkout_is_copied_beside_a_wheel_and_not_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = judged(facts("0.9.1", "/old/verl", wheel=False), facts("0.8.0"), monkeypatch)
-    assert found.do == "copy /old/verl to a new folder, then: pip install --no-deps -e FOLDER"
+    install = "/env/bin/python -m pip install --no-deps -e FOLDER"
+    assert found.do == f"rsync -a /old/verl/ FOLDER/ && {install}  # FOLDER: a new one"
+    named: Any = SimpleNamespace(target=replace(RUN.target, verl=Path("/here/verl")))
+    new = Collection((), facts("0.8.0"))
+    (found,) = judge_tree(Snapshot(facts("0.9.1", "/old/verl", wheel=False)), named, new, None)
+    assert found.do == "rsync -a /old/verl/ FOLDER/  # FOLDER: a new one, to be named with --verl"
 
 
 def test_builds_of_one_release_are_no_other_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
