@@ -91,9 +91,12 @@ def sweep(entry: Entry) -> None:
             _temporary(entry, index, record).unlink()
 
 
-def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
-    """Describe how a file was changed since the doctor changed it. Raises Refused and OSError."""
-    found = _content(record)
+def changed_since(entry: Entry, index: int, record: FileRecord, found: bytes | None = None) -> str:
+    """Describe how a file was changed since the doctor changed it. Raises Refused and OSError.
+
+    `found` is what it will contain by then, by default what it contains now.
+    """
+    found = _content(record) if found is None else found
     if found is None:
         kept = entry.at(index, "before")
         return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")

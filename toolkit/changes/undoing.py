@@ -147,7 +147,10 @@ def _undo_parts(
             announce(f"{part.id} {why_not_undoable(part)}")
             continue
         try:
-            demand_undoable(part, journals[part.home], undone_first, named, alone=alone, contents=contents)
+            of_run = () if alone else {other.id for other in standing if other.home == part.home}
+            demand_undoable(
+                part, journals[part.home], undone_first, named, together=of_run, contents=contents
+            )
         except Refused as error:
             if refusals is None:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any, Literal, get_args
@@ -14,7 +15,7 @@ from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
-from verl_doctor.toolkit.comparison import releases
+from verl_doctor.toolkit.comparison import meaning, releases
 from verl_doctor.toolkit.comparison.job_values import decided_elsewhere, unread_variables
 from verl_doctor.toolkit.comparison.machine_values import required
 from verl_doctor.toolkit.comparison.sides import HERE, Side, Usual
@@ -287,7 +288,7 @@ def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
         return
     here = {patch.identity for patch in new.patches}
     known = {patch.identity for patch in old.patches}
-    apply = f"verl-doctor patches apply {old.path} --apply" if old.path else ""
+    apply = f"verl-doctor patches apply {shlex.quote(old.path)} --apply" if old.path else ""
     for patch in old.patches:
         if patch.identity not in here:
             yield _patch(patch, "in place", "missing", "what it repaired is broken again", apply)
@@ -319,16 +320,13 @@ def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
         was, now = counts[0].get(key, 0), counts[1].get(key, 0)
         if was != now:
             why = "what it repaired is broken again" if now < was else "the old tree did without it"
-            step = (
-                "verl-doctor patches export FILE there, patches apply FILE --apply here" if now < was else ""
-            )
             yield Difference(
                 "patch",
                 f"{key[1]} in {key[0]}",
                 _lines(was),
                 _lines(now),
                 why=why,
-                next=step,
+                next=meaning.OTHER_PATCHES if now < was else "",
                 facts=("Markers",),
                 path=key[0],
             )

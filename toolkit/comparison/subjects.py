@@ -70,7 +70,7 @@ READERS: tuple[Reader, ...] = (
         fleet_subjects.read_edited_files,
         "it is not as its package brought it",
         meaning.edited,
-        step=meaning.fixed_step("verl-doctor patches export FILE there, patches apply FILE --apply here"),
+        step=meaning.fixed_step(meaning.OTHER_PATCHES),
     ),
     Reader(
         machine_values.read_python,
@@ -85,12 +85,12 @@ READERS: tuple[Reader, ...] = (
     Reader(
         machine_values.read_found_in,
         "another copy of verl may be the one that runs",
-        step=meaning.fixed_step("see which one is imported: verl-doctor check --select PKG"),
+        step=meaning.fixed_step("verl-doctor check --select PKG  # shows which one is imported"),
     ),
     Reader(
         machine_values.read_gpus,
         "batch sizes and parallelism are made for the GPUs",
-        step=meaning.fixed_step("check the launch script: verl-doctor check run.sh"),
+        step=meaning.fixed_step(f"verl-doctor check {meaning.LAUNCH}"),
     ),
     Reader(
         machine_values.read_driver,

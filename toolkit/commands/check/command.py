@@ -117,8 +117,8 @@ def _check_each(options: Options, rules: Rules, view: View, *, strict: bool) -> 
     code = report.exit_code(strict=strict)
     answer = EachAnswer(report, code, view.verbose, run.registry.checks, run.machine.cwd)
     show(answer, view.form, view.output)
-    explained = view.form == "text" and (report.verdict == "could_not_check" or view.verbose)
-    for result in report.results if explained else ():
-        if result.status in {"error", "skipped"}:
+    explained = {"error", "skipped"} if view.verbose else {"error"}
+    for result in report.results if view.form == "text" else ():
+        if result.status in explained:
             print(harmless(f"{result.code} could not check: {result.reason}"), file=sys.stderr)
     return code

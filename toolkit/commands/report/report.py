@@ -48,14 +48,14 @@ def page_of(seen: Seen, *, masked: bool) -> Page:
 def _verdict(seen: Seen) -> tuple[str, Mark, str]:
     """Return the verdict here, and why the run failed if logs were given.
 
-    A failed run outweighs a healthy machine.
+    A failed run outweighs a machine on which no fault was found, be it healthy or not judged.
     """
     word, sentence = headline(seen.report)
     mark = verdict.MARKS[seen.report.verdict]
     if seen.log is None or not seen.log.exit_code:
         return word, mark, sentence
     log_word, why = log_headline(seen.log)
-    if mark in {Mark.GOOD, Mark.DOUBTFUL}:
+    if mark is not Mark.BAD:
         return (
             log_word,
             Mark.BAD if seen.log.reading.first is not None else Mark.BROKEN,
