@@ -1,4 +1,4 @@
-"""PY113: the script starts a module that the installed verl does not have."""
+"""PY113: the script starts a module that neither the installed verl nor the job's path has."""
 
 from __future__ import annotations
 
@@ -42,11 +42,26 @@ _MORE = ProgramModule(
 _FAR = ProgramModule(
     module="verl.model_merger2", path="/home/me/run.sh", line=3, verl="/env/verl", missing=True
 )
+_MOVED = ProgramModule(
+    module="recipe.fully_async_policy.fully_async_main",
+    path="/home/me/run.sh",
+    line=3,
+    verl="/env/verl",
+    version="0.9.1",
+    missing=True,
+    programs=("verl.experimental.fully_async_policy.fully_async_main",),
+    elsewhere=True,
+)
 
 
 def _examples() -> list[Example]:
     return [
         Example("the module exists", (_HERE,)),
+        Example(
+            "a module of a package that is on no path",
+            (_MOVED,),
+            "no recipe on the job's path; did you mean verl.experimental.fully_async_policy.fully_async_main?",
+        ),
         Example(
             "a name with its parts in another order",
             (_GONE,),
@@ -66,24 +81,37 @@ def _examples() -> list[Example]:
 
 @check("PY113", phase="import", examples=_examples, since="0.2")
 def module_not_found(program: ProgramModule) -> Iterator[Finding]:
-    """The script starts a module that the installed verl does not have.
+    """The script starts a module that neither the installed verl nor the job's path has.
 
     ## Why it matters
     `python -m` ends at once: `No module named ...`. Trainers move between releases: scripts for an older one
-    name modules that no longer exist.
+    name modules that no longer exist, or that lie in a folder of verl's repository and in no wheel, such as
+    `recipe`.
 
     ## How to fix
-    Name a module that this verl has, or install the release for which the script was written.
+    Name a module that this verl has, install the release for which the script was written, or start the
+    script in the folder that holds the module.
     """
     if not program.missing:
         return
-    near = next(iter(difflib.get_close_matches(program.module, program.programs, 1, 0.6)), "")
+    likeness = 0.5 if program.elsewhere else 0.6
+    near = next(iter(difflib.get_close_matches(program.module, program.programs, 1, likeness)), "")
     verl = f"verl {program.version}" if program.version else "this verl"
+    package = program.module.partition(".")[0]
+    lacks = (
+        f"the script starts {program.module}, and there is no {package} on the job's path"
+        if program.elsewhere
+        else f"{verl} has no module {program.module}"
+    )
     yield Finding(
-        f"{verl} has no module {program.module}" + (f"; did you mean {near}?" if near else ""),
+        lacks + (f"; did you mean {near}?" if near else ""),
         Evidence(found=f"no {program.module}", wanted=near, read_from=program.verl),
         location=Location(program.path, None if program.path == COMMAND_LINE else program.line),
-        remedy=f"write {near} instead" if near else "name a module that this verl has",
+        remedy=f"write {near} instead"
+        if near
+        else f"start the script in the folder that holds {package}, or add that folder to PYTHONPATH"
+        if program.elsewhere
+        else "name a module that this verl has",
         subject=Subject("symbol", program.module, near),
         fix="script-module" if _is_same(program.module, near) and program.path != COMMAND_LINE else None,
         stops=(EVERY_JOB,),

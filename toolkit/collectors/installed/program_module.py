@@ -1,14 +1,25 @@
-"""The module of verl that the launch script starts, and whether the installed verl has it."""
+"""The module that the launch script starts, and whether the installed verl, or the job's path, has it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.collectors.launch.launch import (
+    Command,
+    Launch,
+    changes_folder,
+    folder_of,
+    may_be_made,
+)
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
 
 _STARTS = b"__main__"  # marks a file as a program
 
@@ -18,7 +29,8 @@ class ProgramModule:
     """The `module` as the script names it at `path` and `line`.
 
     `verl` is the folder of the package, of this `version`. `programs` are the modules of the tree that can be
-    started, listed if the given module is `missing`.
+    started, listed if the given module is `missing`. `elsewhere`: the module is not one of verl's, and no
+    folder of the job's path has its package.
     """
 
     module: str
@@ -28,14 +40,23 @@ class ProgramModule:
     version: str = ""
     missing: bool = False
     programs: tuple[str, ...] = ()
+    elsewhere: bool = False
 
 
 @collector(kept=True)
-def program_module(launch: Launch, trees: VerlTrees) -> ProgramModule | Unknown:
+def program_module(
+    launch: Launch,
+    trees: VerlTrees,
+    interpreter: Interpreter | Unknown,
+    job: JobVariables | Unknown,
+    machine: Machine,
+) -> ProgramModule | Unknown:
     """Look for the module's file in the tree that the job imports."""
     command, tree = launch.command, trees.imported
-    if command is None or not command.module.startswith("verl.") or command.module.endswith(".py"):
-        return Absent("the launch script starts no module of verl's")
+    if command is None or not command.module or command.module.endswith(".py"):
+        return Absent("the launch script starts no module")
+    if not command.module.startswith("verl."):
+        return _of_others(command, launch, tree, _path(launch, interpreter, job, machine))
     if launch.is_elsewhere or tree.module != "verl" or tree.place in ("off the path", "vendored"):
         return Absent("which verl the job imports cannot be determined")
     if tree.place == "above the current folder" or changes_folder(launch):
@@ -48,6 +69,43 @@ def program_module(launch: Launch, trees: VerlTrees) -> ProgramModule | Unknown:
     programs = () if exists else tuple(_programs(folder))
     return ProgramModule(
         command.module, command.path, command.line, tree.folder, tree.version, not exists, programs
+    )
+
+
+def _path(
+    launch: Launch, interpreter: Interpreter | Unknown, job: JobVariables | Unknown, machine: Machine
+) -> tuple[str, ...]:
+    """Return the folders in which the job looks for modules, () where these are not known."""
+    if launch.is_elsewhere or changes_folder(launch):
+        return ()
+    if isinstance(interpreter, Unknown) or isinstance(job, Unknown) or "PYTHONPATH" in job.undetermined:
+        return ()
+    here, own = folder_of(launch, machine.cwd), job.get("PYTHONPATH").split(os.pathsep)
+    if any("$" in entry for entry in own):
+        return ()
+    added = (str(here / entry) for entry in own if entry)
+    return (str(here), *added, *interpreter.sys_path, *interpreter.site_packages)
+
+
+def _of_others(command: Command, launch: Launch, tree: Tree, path: Sequence[str]) -> ProgramModule | Absent:
+    """Look for the package of a module that is not one of verl's."""
+    first, *_, last = command.module.split(".")
+    made = any(may_be_made(launch, f"{entry}/{first}{end}") for entry in path for end in ("", ".py"))
+    if not path or made or is_on_path(first, path):
+        return Absent("the launch script starts no module of verl's")
+    moved = sorted(Path(tree.folder).rglob(f"{last}.py"))
+    programs = tuple(
+        ".".join((tree.module, *file.relative_to(tree.folder).with_suffix("").parts)) for file in moved
+    )
+    return ProgramModule(
+        module=command.module,
+        path=command.path,
+        line=command.line,
+        verl=tree.folder,
+        version=tree.version,
+        missing=True,
+        programs=programs,
+        elsewhere=True,
     )
 
 

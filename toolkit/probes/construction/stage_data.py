@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from verl_doctor.toolkit.probes.construction.excerpts import Excerpt, excerpt
@@ -9,6 +10,7 @@ from verl_doctor.toolkit.probes.construction.find import called, find, has
 from verl_doctor.toolkit.probes.construction.job import Job
 from verl_doctor.toolkit.probes.construction.stages import NotHereError, NotJudgedError, NotNeededError, stage
 
+_READING = 3.0  # seconds
 _REMOTE = ("hdfs://", "s3://", "gs://", "oss://", "tos://", "http://", "https://")
 
 
@@ -68,9 +70,25 @@ def first_batch(job: Job) -> None:
             f"{job.value('data.gen_batch_size') or job.value('data.train_batch_size')}"
         )
     job.batch = _proto(batch)
+    if job.kind == "sft":
+        _read_talks(job)
     if hasattr(job.trainer, "_next_train_batch") and "data.train_files" not in job.notes["partial"]:
         job.trainer.global_steps = 1
         job.trainer._next_train_batch()
+
+
+def _read_talks(job: Job) -> None:
+    """Read further talks as the loader does, for a moment, if the job comes to all of them."""
+    rows, steps = job.trainer.train_dataset, job.value("trainer.total_training_steps")
+    size, epochs = job.value("data.train_batch_size", 1), job.value("trainer.total_epochs", 1)
+    in_an_epoch = len(rows) // size  # the loader leaves out the rest
+    if min(in_an_epoch * epochs, steps or in_an_epoch * epochs) * size < len(rows):
+        return
+    end = time.monotonic() + _READING
+    for place in range(len(rows)):
+        if time.monotonic() > end:
+            return
+        _ = rows[place]
 
 
 @stage("first validation batch", "data sets", seconds=60, users=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verl_doctor.toolkit.sources.shell.expand import pattern_of, text
-from verl_doctor.toolkit.sources.shell.outcome import likely
+from verl_doctor.toolkit.sources.shell.outcome import exit_of, likely
 from verl_doctor.toolkit.sources.shell.refusals import failing_list, guarded
 from verl_doctor.toolkit.sources.shell.state import agreed
 from verl_doctor.toolkit.sources.shell.streams import piped_by
@@ -62,8 +62,11 @@ def pipeline(walk: Walk, node: Pipeline) -> None:
 def and_or(walk: Walk, node: AndOr) -> None:
     """Follow `a && b || c`."""
     before = len(walk.stops)
+    ends = _ends_it(walk, node)
     walk.tested += 1
+    walk.ending += ends
     walk.node(node.first)
+    walk.ending -= ends
     succeeds, works = walk.state.status, likely(node.first, walk.state)
     fails = failing_list(walk, node)
     if len(walk.stops) > before and not walk.stops[-1].whole:
@@ -86,6 +89,15 @@ def and_or(walk: Walk, node: AndOr) -> None:
             walk.branches([(command,), ()])
             works = False
     walk.state.status, walk.state.fails = succeeds, fails if succeeds is None else ""
+
+
+def _ends_it(walk: Walk, node: AndOr) -> bool:
+    """Return whether the script ends if the first command of a list fails: `a || exit 1`."""
+    return (
+        len(node.rest) == 1
+        and node.rest[0][0] == "||"
+        and exit_of((node.rest[0][1],), "1", walk.state.functions) is not None
+    )
 
 
 def if_command(walk: Walk, node: If) -> None:

@@ -176,6 +176,7 @@ _OF_MACHINES = re.compile(
     r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
 )
 _INSTALLED = re.compile(r"/(?:opt|usr|etc)/")  # nothing is put there while a job waits
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SHALLOW = 2  # the parts of `/tmp`: such a folder is nobody's own
 _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
 
@@ -290,6 +291,17 @@ class Presence:
         folders = self._search_path()
         known = any(folders) and not self._is_in(folders, name)
         return f"{name}: command not found" if known else ""
+
+    def spaced_assignment(self, argv: Sequence[Argument]) -> str:
+        """Return bash's error for an assignment with a space before its sign; "" for all other commands.
+
+        Bash takes the name for a program.
+        """
+        name, sign = argv[0].text or "", argv[1].text if len(argv) > 1 else None
+        if sign is None or not sign.startswith("=") or not _NAME.fullmatch(name):
+            return ""
+        folders = (*filter(None, [self.bin]), *self._search_path())
+        return "" if name in _OF_BASH or self._is_in(folders, name) else f"{name}: command not found"
 
     def only_an_alias(self, name: str | None) -> str:
         """Return bash's error for a name that the script gives only to an alias.

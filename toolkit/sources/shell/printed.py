@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -84,6 +85,8 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             path = os.path.normpath(Path(cwd, known[1]))
             text = None if walk.files.may_have_made(path) or walk.files.has_written(path) else walk.load(path)
             return None if text is None or any(secrets_in(text)) else text
+        if known[0] == "date":
+            return _time(known[1:])
         if known[0] == "echo" and not any(word.startswith("-") or "\\" in word for word in known[1:]):
             return " ".join(known[1:])
         return None
@@ -121,6 +124,19 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         return "" if names and all(lacking) else None
 
     return answer
+
+
+def _time(words: Sequence[str]) -> str | None:
+    """Return what `date` prints now if it has a blank, at which bash splits it; None if its text may be any.
+
+    Without a blank, nothing depends on it.
+    """
+    written = [word for word in words if word not in ("-u", "--utc")]
+    form = written[0].removeprefix("+") if written else "%a %b %d %H:%M:%S UTC %Y"
+    is_plain = len(written) < 2 and (not written or written[0].startswith("+"))
+    if not is_plain or not re.fullmatch(r"(?:[^%]|%[aAbBdFHjmMSTyY])*", form) or " " not in form:
+        return None
+    return time.strftime(form)
 
 
 def _filtered(words: Sequence[str], text: str) -> str | None:

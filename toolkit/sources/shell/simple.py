@@ -128,6 +128,10 @@ def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
 def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[EnvironmentChange]) -> None:
     """Note the call of another program. `for_this` are the variables set for it alone."""
     name, state = argv[0].text, walk.state
+    if message := walk.presence.spaced_assignment(argv):
+        walk.missing(node.line, message)
+        state.status = False
+        return
     written = tuple(filter(None, expanded(node.written, walk.scope, walk.path)))
     changes = (*walk.variables.environment(), *for_this)
     call = Call(

@@ -71,7 +71,7 @@ class Walk:
     command. `files` are those that the script makes, `creates` yields those of a program; `presence` is what
     it certainly lacks. `stops` are what bash refuses for certain. `steps` are the commands that were
     followed, with what copies of states take. `tested` counts the enclosing places at which a command's
-    failure is handled, `apart_of` the subshells, `beside` those that run in the background. `previous` is
+    failure is handled, `ending` those of them at which the script ends then, `apart_of` the subshells, `beside` those that run in the background. `previous` is
     whether the command before this one succeeded.
 
     `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what
@@ -101,6 +101,7 @@ class Walk:
     depth: int = 0
     steps: int = 0
     tested: int = 0
+    ending: int = 0
     apart_of: int = 0
     beside: int = 0
     previous: bool | None = None
@@ -212,9 +213,9 @@ class Walk:
     def doubts(self) -> int:
         """The number of conditions around the current command, except loops, and of its handlers.
 
-        The handlers are the places at which its failure is handled.
+        The handlers are the places at which its failure is handled, and does not end the script.
         """
-        return self.conditions - self.loops + self.tested
+        return self.conditions - self.loops + self.tested - self.ending
 
     def leave(self, kind: Kind) -> None:
         """End the enclosing loops, the function or sourced file, or shell, where the current state resumes.

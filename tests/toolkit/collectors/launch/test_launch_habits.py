@@ -278,6 +278,44 @@ def test_variable_of_a_refused_division_stays_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "hollow"),
+    [
+        ("MODEL = /data/model\n", True),
+        ("MODEL =/data/model\n", True),
+        ("MODEL= /data/model\n", True),
+        ("source ./paths.sh\n", True),
+        ("MODEL=/data/model\n", False),
+        ("[ $MODEL = /data/model ]\n", True),
+        ("test = test\n", True),
+    ],
+)
+def test_assignment_with_spaces_assigns_nothing(tmp_path: Path, head: str, hollow: bool) -> None:
+    (tmp_path / "paths.sh").write_text("MODEL = /data/model\n")
+    found = read(tmp_path, f"{head}{START} actor_rollout_ref.model.path=$MODEL a=1")
+    assert [word.text for word in found.hollow] == (["actor_rollout_ref.model.path="] if hollow else [])
+
+
+def test_assignment_with_spaces_ends_a_strict_script(tmp_path: Path) -> None:
+    found = read(tmp_path, f"set -e\nMODEL = /data/model\n{START} a=1").stopped
+    assert [stop.message for stop in found] == ["MODEL: command not found"]
+
+
+@pytest.mark.parametrize(
+    ("time", "count"),
+    [
+        ('"$(date)"', 1),
+        ("$(date +%Y-%m-%d_%H-%M)", 1),
+        ("$(date '+%Y-%m-%d %H:%M')", 2),
+        ("$(date -u '+%d %b %Y')", 3),
+        ("'$(date)'", 1),
+    ],
+)
+def test_blanks_of_a_date_split_a_word(tmp_path: Path, time: str, count: int) -> None:
+    script = f"{START} trainer.experiment_name={time} a=1"
+    assert len(words_of(read(tmp_path, script))) == len(by_bash(tmp_path, script)) == count + 1
+
+
+@pytest.mark.parametrize(
     ("command", "message"),
     [
         ("torchrun --nproc_per_node=2 python3 -m verl.trainer.sft_trainer", "torchrun opens python3 as the source of a program"),
@@ -453,3 +491,18 @@ def test_function_that_another_bash_gets(tmp_path: Path, export: str, found: boo
     script = f'launch() {{ {START} "$@"; }}\n{export}\nbash -c \'launch "$@"\' _ a=1'
     command = read(tmp_path, script).command
     assert (command is not None) == found
+
+
+@pytest.mark.parametrize(
+    ("after", "first"),
+    [
+        ("|| exit 1", "r=1e-6,"),
+        ("|| { echo failed; exit 1; }", "r=1e-6,"),
+        ("|| exit 0", None),
+        ("|| echo failed", None),
+        ("&& exit 1", None),
+    ],
+)
+def test_first_round_of_a_loop_that_ends_at_a_failure(tmp_path: Path, after: str, first: str | None) -> None:
+    script = f"for r in 1e-6, 5e-7; do\n  {START} a=1 r=$r {after}\ndone"
+    assert words_of(read(tmp_path, script)) == ["a=1", first]
