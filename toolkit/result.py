@@ -182,12 +182,11 @@ class Unchanged:
 
 
 @dataclass(frozen=True)
-class JobVerdict:
-    """The verdict on one of several launch files, and how many rules wait for which that failed on it."""
+class JobReport:
+    """What was found about one of several launch files."""
 
     file: str
-    verdict: Verdict
-    waiting: Mapping[str, int] = field(default_factory=dict)
+    report: Report
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ class Report:
     why there is no verl to judge, "" where there is a verl or where rules were selected by name. `repairs` is
     None for a check; `applied` is whether they were carried out; `environment` are the requested files.
     `nodes` is None when one machine was judged. `unchanged` are the results of an earlier run. `forecasts`
-    are the verdicts after a plan, `jobs` those on each launch file if they were judged separately.
+    are the verdicts after a plan, `jobs` the reports on each launch file if they were judged separately.
     `fixes_of_variables` are the fixes that need a folder for the variables.
     """
 
@@ -215,7 +214,7 @@ class Report:
     nodes: Nodes | None = None
     forecasts: tuple[Forecast, ...] = ()
     unchanged: Unchanged | None = None
-    jobs: tuple[JobVerdict, ...] = ()
+    jobs: tuple[JobReport, ...] = ()
 
     @property
     def verdict(self) -> Verdict:

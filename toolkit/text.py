@@ -145,11 +145,6 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def clipped(words: str, most: int) -> str:
-    """Return at most `most` characters; a cut is marked by "..."."""
-    return words if len(words) <= most else f"{words[: most - 3]}..."
-
-
 def in_bytes(amount: float) -> str:
     """Format an amount of bytes with three digits, in binary units: "64.0 MiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -168,7 +163,10 @@ def in_time(seconds: float) -> str:
 
 
 def without_middle(text: str, size: int) -> str:
-    """Return a text without its middle when it is longer than `size`: the two ends of a path matter most."""
+    """Return a text without its middle when it is longer than `size`.
+
+    The ends matter most: those of a path, or the subject of a sentence and its value or place.
+    """
     if len(text) <= size:
         return text
     end = (size - 2) // 2

@@ -32,6 +32,7 @@ from verl_doctor.toolkit.rule import (
     check,
 )
 from verl_doctor.toolkit.sources.hydra.written import as_written
+from verl_doctor.toolkit.text import without_middle
 
 _SWITCHES = {
     "yes": True,
@@ -411,7 +412,7 @@ def _plain(value: Any) -> str:
     if value is None:
         return "null"
     text = "a section" if isinstance(value, Mapping) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return without_middle(text, 60)
 
 
 def _remedy(word: OverrideWord, default: Any) -> str:

@@ -46,19 +46,27 @@ def _examples() -> list[Example]:
         Example(
             "steps below zero",
             configured(f"++{_STEPS}=-1"),
-            "trains nothing: trainer.total_training_steps is -1",
+            "trains nothing and ends as if it had succeeded: trainer.total_training_steps is -1",
         ),
-        Example("no epochs", configured(f"++{_EPOCHS}=0"), "trains nothing: trainer.total_epochs is 0"),
+        Example(
+            "no epochs",
+            configured(f"++{_EPOCHS}=0"),
+            "trains nothing and ends as if it had succeeded: trainer.total_epochs is 0",
+        ),
         Example(
             "fine-tuning without a number of epochs",
             configured("trainer.total_epochs=null", tree=_TUNING),
-            "trains nothing: trainer.total_epochs is null",
+            "trains nothing and ends as if it had succeeded: trainer.total_epochs is null",
         ),
-        Example("no responses", configured(f"{_RESPONSES}=0"), "actor_rollout_ref.rollout.n is 0"),
+        Example(
+            "no responses",
+            configured(f"{_RESPONSES}=0"),
+            "nothing to train on: actor_rollout_ref.rollout.n is 0",
+        ),
         Example(
             "no responses after a validation",
             configured(f"{_RESPONSES}=0", f"++{_BEFORE}=True"),
-            "actor_rollout_ref.rollout.n is 0",
+            "nothing to train on: actor_rollout_ref.rollout.n is 0",
         ),
         Example("a day for the job", (*configured(), _limited(86400))),
         Example("a minute for the job", (*configured(), _limited(60))),
@@ -109,15 +117,21 @@ def job_makes_no_step(configuration: Configuration, launch: Launch | Unknown) ->
         if trains and validates and configuration.override_of(_BEFORE) is not None:
             continue
         only_validates = trains and validates  # by verl's default: the job ends with exit status 0
-        fate = "trains nothing" if trains else "generates nothing"
+        begins = "validates once" if only_validates else "starts"
+        fate = (
+            f"the job {begins}, trains nothing and ends as if it had succeeded"
+            if trains
+            else "no response to a prompt is generated, so the first batch has nothing to train on"
+        )
         yield Finding(
-            f"the job {fate}: {key} is {'null' if value is None else format(value, 'g')}",
+            f"{fate}: {key} is {'null' if value is None else format(value, 'g')}",
             Evidence(found=word.text, wanted="a number above zero"),
             location=place(word),
             remedy=f"set {key} to a number above zero" + (", or to null" if key == _STEPS else ""),
             subject=Subject("setting", key),
             severity="warning" if only_validates else None,
             stops=() if only_validates else (EVERY_JOB,),
+            phase="start" if trains else "first batch",
             **healed("CFG132", without_value(configuration, key)),
         )
         return

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from verl_doctor.checks.configuration._job_gpus import (
+    ALLOCATION,
+    NODES_TO_GENERATE,
+    RAY_ADDRESS,
+    RAY_INIT,
+    TO_GENERATE,
+    VISIBLE,
+    gpus_to_generate,
+    has_gpus,
+    joins_ray,
+    starts_own_ray,
+    usable_gpus,
+    visible_gpus,
+)
 from verl_doctor.checks.configuration._machine_settings import recommended
 from verl_doctor.checks.shared.configuration import GPUS, NODES, SCRIPT, configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.ray.addresses import LocalRay, RayAddresses
@@ -26,13 +40,7 @@ from verl_doctor.toolkit.rule import (
 )
 from verl_doctor.toolkit.text import counted
 
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _EFFECT = "the job trains on fewer GPUs than the script requests"
-_RAY_ADDRESS = "RAY_ADDRESS"
-_RAY_INIT = "ray_kwargs.ray_init"
-_ALLOCATION = "SLURM_JOB_ID"
-_TO_GENERATE, _NODES_TO_GENERATE = "rollout.n_gpus_per_node", "rollout.nnodes"
-_OTHER_MACHINES = frozenset({"srun", "sbatch", "ssh", "kubectl"})
 _LAUNCH = Launch(((SCRIPT, "shell script"),))
 _BY_SRUN = replace(
     _LAUNCH,
@@ -66,14 +74,14 @@ def _examples() -> list[Example]:
         Example("an unknown value", (*configured(f"{GPUS}=${{oc.env:N}}"), _machine(1))),
         Example(
             "all requested GPUs are visible",
-            (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH),
+            (*configured(), _machine(8), JobVariables({VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH),
         ),
         Example(
             "a Ray that runs already",
             (
                 *configured(),
                 _machine(8),
-                JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}),
+                JobVariables({VISIBLE: "0", RAY_ADDRESS: "10.0.0.1:6379"}),
                 _LAUNCH,
             ),
         ),
@@ -82,22 +90,22 @@ def _examples() -> list[Example]:
             (
                 *configured(),
                 _machine(8),
-                JobVariables(values={_VISIBLE: "0,1"}, places={_VISIBLE: (SCRIPT, 3)}),
+                JobVariables(values={VISIBLE: "0,1"}, places={VISIBLE: (SCRIPT, 3)}),
                 _LAUNCH,
             ),
             "CUDA_VISIBLE_DEVICES shows only 2 GPUs",
         ),
         Example(
             "Ray is given fewer",
-            (*configured(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH),
+            (*configured(f"+{RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH),
             "starts its own Ray with 4",
         ),
         Example(
             "two nodes, and a Ray with one",
-            (*configured(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH),
+            (*configured(f"+{RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH),
             "8 * 2 = 16 GPUs",
         ),
-        Example("Ray is given enough", (*configured(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
+        Example("Ray is given enough", (*configured(f"+{RAY_INIT}.num_gpus=8"), _LAUNCH)),
         Example(
             "4 nodes of 2",
             (*configured(f"{NODES}=4"), JobVariables(), replace(_LAUNCH, nodes=2)),
@@ -118,28 +126,28 @@ def _examples() -> list[Example]:
         ),
         Example(
             "in an allocation of another size",
-            (*configured(f"{NODES}=4"), JobVariables({_ALLOCATION: "7"}), replace(_LAUNCH, nodes=2)),
+            (*configured(f"{NODES}=4"), JobVariables({ALLOCATION: "7"}), replace(_LAUNCH, nodes=2)),
         ),
         Example(
             "a cluster that Slurm does not manage",
             (
                 *configured(f"{NODES}=4"),
-                JobVariables({_RAY_ADDRESS: "10.0.0.1:6379"}),
+                JobVariables({RAY_ADDRESS: "10.0.0.1:6379"}),
                 replace(_LAUNCH, nodes=2),
             ),
         ),
         Example(
             "half to train and half to generate",
-            (*_apart(f"{GPUS}=4", f"{_TO_GENERATE}=4"), _machine(8), JobVariables(), _LAUNCH),
+            (*_apart(f"{GPUS}=4", f"{TO_GENERATE}=4"), _machine(8), JobVariables(), _LAUNCH),
         ),
         Example(
             "nothing to generate on its own",
-            (*_apart(f"{_NODES_TO_GENERATE}=0"), _machine(8), JobVariables(), _LAUNCH),
+            (*_apart(f"{NODES_TO_GENERATE}=0"), _machine(8), JobVariables(), _LAUNCH),
         ),
         Example(
             "a setting that the program does not read",
             (
-                *configured(f"+{_TO_GENERATE}=8", f"+{_NODES_TO_GENERATE}=1"),
+                *configured(f"+{TO_GENERATE}=8", f"+{NODES_TO_GENERATE}=1"),
                 _machine(8),
                 JobVariables(),
                 _LAUNCH,
@@ -153,23 +161,23 @@ def _examples() -> list[Example]:
         Example(
             "none visible is left to generate",
             (
-                *_apart(f"{GPUS}=2", f"{_TO_GENERATE}=2"),
+                *_apart(f"{GPUS}=2", f"{TO_GENERATE}=2"),
                 _machine(8),
-                JobVariables(values={_VISIBLE: "0,1,2"}, places={_VISIBLE: (SCRIPT, 3)}),
+                JobVariables(values={VISIBLE: "0,1,2"}, places={VISIBLE: (SCRIPT, 3)}),
                 _LAUNCH,
             ),
             "but CUDA_VISIBLE_DEVICES shows 3 GPUs",
         ),
         Example(
             "Ray is given none to generate",
-            (*_apart(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH),
+            (*_apart(f"+{RAY_INIT}.num_gpus=8"), _LAUNCH),
             "but it starts its own Ray with 8 GPUs",
         ),
         Example(
             "Ray is given a GPU that the script hides",
             (
-                *configured(f"{GPUS}=1", f"{NODES}=1", f"+{_RAY_INIT}.num_gpus=1"),
-                JobVariables(values={_VISIBLE: ""}, places={_VISIBLE: (SCRIPT, 3)}),
+                *configured(f"{GPUS}=1", f"{NODES}=1", f"+{RAY_INIT}.num_gpus=1"),
+                JobVariables(values={VISIBLE: ""}, places={VISIBLE: (SCRIPT, 3)}),
                 _LAUNCH,
             ),
             "starts its own Ray with 1 GPU, but CUDA_VISIBLE_DEVICES shows 0 GPUs",
@@ -177,8 +185,8 @@ def _examples() -> list[Example]:
         Example(
             "Ray is given as many GPUs as are visible",
             (
-                *configured(f"{GPUS}=2", f"{NODES}=1", f"+{_RAY_INIT}.num_gpus=2"),
-                JobVariables(values={_VISIBLE: "4,5"}, places={_VISIBLE: (SCRIPT, 3)}),
+                *configured(f"{GPUS}=2", f"{NODES}=1", f"+{RAY_INIT}.num_gpus=2"),
+                JobVariables(values={VISIBLE: "4,5"}, places={VISIBLE: (SCRIPT, 3)}),
                 _LAUNCH,
             ),
         ),
@@ -238,8 +246,8 @@ def more_gpus_than_there_are(
     """
     wanted = configuration.number(GPUS)
     nodes = configuration.number(NODES)
-    has = configuration.number(f"{_RAY_INIT}.num_gpus")
-    apart = _gpus_to_generate(configuration)
+    has = configuration.number(f"{RAY_INIT}.num_gpus")
+    apart = gpus_to_generate(configuration)
     own = isinstance(launch, Launch) and not launch.submitted and not launch.ray_starts
     if own and configuration.complete and wanted and nodes and has is not None:
         if (
@@ -266,40 +274,48 @@ def more_gpus_than_there_are(
     starts_ray = (
         isinstance(variables, JobVariables)
         and isinstance(launch, Launch)
-        and not _joins(rays)
-        and _starts_ray(configuration, variables, launch)
+        and not joins_ray(rays)
+        and starts_own_ray(configuration, variables, launch)
     )
     if (
         wanted
         and starts_ray
         and isinstance(variables, JobVariables)
         and isinstance(launch, Launch)
-        and (_VISIBLE in variables.places or _has_gpus(resources))
-        and (visible := _visible(variables, launch)) is not None
+        and (VISIBLE in variables.places or has_gpus(resources))
+        and (visible := visible_gpus(variables, launch)) is not None
         and visible < wanted
     ):
         yield _hidden(configuration, variables, visible, wanted)
         return
-    if wanted and starts_ray and apart and (usable := _usable(resources, variables, launch)):
+    if wanted and starts_ray and apart and (usable := usable_gpus(resources, variables, launch)):
         count, where = usable
         if wanted + apart > count:
             yield _none_left(configuration, wanted, apart, count, where)
             return
-    if (
-        isinstance(resources, Unknown)
-        or resources.gpus is None
-        or not wanted
-        or wanted <= len(resources.gpus)
-    ):
+    if isinstance(resources, Unknown) or not wanted:
         return
-    count = len(resources.gpus)
+    if resources.gpus is not None and len(resources.gpus) < wanted:
+        yield _fewer_here(configuration, resources, resources.gpus, wanted, starts_ray=starts_ray)
+
+
+def _fewer_here(
+    configuration: Configuration,
+    resources: Resources,
+    gpus: tuple[Gpu, ...],
+    wanted: float,
+    *,
+    starts_ray: bool,
+) -> Finding:
+    """The finding for a machine with fewer GPUs than the job requests on each node."""
+    count = len(gpus)
     here = counted(count, "GPU")
     word = configuration.override_of(GPUS)
     advice = recommended(configuration, resources)
     certain = count > 0 and starts_ray
     correction = settings(configuration, {GPUS: count}, effect=_EFFECT) if certain else None
-    kinds = {f"{gpu.name} ({gpu.memory / 1024:.0f} GiB)" for gpu in resources.gpus}
-    yield Finding(
+    kinds = {f"{gpu.name} ({gpu.memory / 1024:.0f} GiB)" for gpu in gpus}
+    return Finding(
         f"the job requests {counted(int(wanted), 'GPU')} on each node, but this machine has {here}",
         Evidence(
             found=f"{here}: {', '.join(sorted(kinds))}" if kinds else here,
@@ -321,19 +337,19 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
 
     Such a job cannot join a cluster, so there are no other GPUs.
     """
-    word = configuration.override_of(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
+    word = configuration.override_of(NODES if has >= wanted else f"{RAY_INIT}.num_gpus")
     return Finding(
         (
             f"the job requests {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, but starts "
             f"its own Ray with {has:g}"
         ),
         Evidence(
-            found=f"{_RAY_INIT}.num_gpus={has:g}, {GPUS}={wanted:g}, {NODES}={nodes:g}",
+            found=f"{RAY_INIT}.num_gpus={has:g}, {GPUS}={wanted:g}, {NODES}={nodes:g}",
             wanted=counted(int(wanted * nodes), "GPU"),
         ),
         location=place(word) if word else None,
         remedy=(
-            f"request {counted(int(has), 'GPU')}, or remove {_RAY_INIT}.num_gpus and join a cluster that "
+            f"request {counted(int(has), 'GPU')}, or remove {RAY_INIT}.num_gpus and join a cluster that "
             "has them"
         ),
         severity="error",
@@ -351,23 +367,23 @@ def _more_than_ray_sees(
 
     Ray refuses that when it starts.
     """
-    visible = _visible(variables, launch)
-    if _VISIBLE not in variables.places or visible is None or has <= visible:
+    visible = visible_gpus(variables, launch)
+    if VISIBLE not in variables.places or visible is None or has <= visible:
         return None
-    key, here = f"{_RAY_INIT}.num_gpus", variables.places[_VISIBLE]
+    key, here = f"{RAY_INIT}.num_gpus", variables.places[VISIBLE]
     correction = settings(configuration, {key: visible}) if visible else None
     return Finding(
         (
-            f"the job starts its own Ray with {counted(int(has), 'GPU')}, but {_VISIBLE} shows "
+            f"the job starts its own Ray with {counted(int(has), 'GPU')}, but {VISIBLE} shows "
             f"{counted(visible, 'GPU')}"
         ),
         Evidence(
-            found=f"{_VISIBLE}={variables.values[_VISIBLE]}",
+            found=f"{VISIBLE}={variables.values[VISIBLE]}",
             wanted=f"{key}={has:g}",
             read_from=f"{here[0]}:{here[1]}",
         ),
         location=Location(*here),
-        remedy=f"list {counted(int(has), 'GPU')} in {_VISIBLE}, or remove {key}: Ray counts the visible ones",
+        remedy=f"list {counted(int(has), 'GPU')} in {VISIBLE}, or remove {key}: Ray counts the visible ones",
         severity="error",
         **healed("CFG111", correction),
         subject=Subject("setting", key),
@@ -376,38 +392,14 @@ def _more_than_ray_sees(
     )
 
 
-def _gpus_to_generate(configuration: Configuration) -> float:
-    """The GPUs beside those of the training, in programs whose own configuration has them.
-
-    Other programs do not read the setting.
-    """
-    if configuration.default(_TO_GENERATE) is MISSING:
-        return 0
-    return (configuration.number(_TO_GENERATE) or 0) * (configuration.number(_NODES_TO_GENERATE) or 0)
-
-
-def _usable(
-    resources: Resources | Unknown, variables: JobVariables | Unknown, launch: Launch | Unknown
-) -> tuple[int, str] | None:
-    """The number of GPUs that the job's own Ray counts, and the clause that states it; None if unknown."""
-    if isinstance(variables, Unknown) or isinstance(launch, Unknown):
-        return None
-    visible = _visible(variables, launch)
-    if visible is not None and (_VISIBLE in variables.places or _has_gpus(resources)):
-        return visible, f"{_VISIBLE} shows {counted(visible, 'GPU')}"
-    if isinstance(resources, Unknown) or not resources.gpus:
-        return None
-    return len(resources.gpus), f"this machine has {counted(len(resources.gpus), 'GPU')}"
-
-
 def _none_left(
     configuration: Configuration, training: float, generating: float, count: float, where: str
 ) -> Finding:
     """The finding for a trainer that generates on GPUs of its own, where training leaves too few of them."""
-    word = configuration.override_of(GPUS) or configuration.override_of(_TO_GENERATE)
+    word = configuration.override_of(GPUS) or configuration.override_of(TO_GENERATE)
     left = int(count - generating)
     remedy = (
-        f"set {GPUS} and {_TO_GENERATE} so that together they request at most {counted(int(count), 'GPU')}"
+        f"set {GPUS} and {TO_GENERATE} so that together they request at most {counted(int(count), 'GPU')}"
     )
     correction = None
     if left > 0 and configuration.number(NODES) == 1:
@@ -434,7 +426,7 @@ def _more_than_slurm_gives(
     configuration: Configuration, variables: JobVariables, launch: Launch
 ) -> Finding | None:
     """The finding for a batch script that requests too little. In an allocation, that one counts."""
-    if variables.has(_ALLOCATION) or (variables.has(_RAY_ADDRESS) and not launch.ray_starts):
+    if variables.has(ALLOCATION) or (variables.has(RAY_ADDRESS) and not launch.ray_starts):
         return None
     for key, given, unit, each in (
         (NODES, launch.nodes, "node", ""),
@@ -467,7 +459,7 @@ def _fewer(configuration: Configuration, wanted: int, nodes: int, has: int) -> C
     """
     if not has:
         why = f"{wanted} * {nodes} = {wanted * nodes} GPUs are what the job requests"
-        return settings(configuration, {f"{_RAY_INIT}.num_gpus": wanted * nodes}, why)
+        return settings(configuration, {f"{RAY_INIT}.num_gpus": wanted * nodes}, why)
     if has >= wanted:
         return settings(
             configuration, {NODES: has // wanted}, f"{has} GPUs are {has // wanted} * {wanted}", _EFFECT
@@ -477,60 +469,23 @@ def _fewer(configuration: Configuration, wanted: int, nodes: int, has: int) -> C
     )
 
 
-def _joins(rays: RayAddresses | Unknown) -> bool:
-    """Whether `ray.init()` finds the address of a Ray; not one that another driver started for itself."""
-    return not isinstance(rays, Unknown) and rays.taken is not None
-
-
-def _starts_ray(configuration: Configuration, variables: JobVariables, launch: Launch) -> bool:
-    """Whether the job starts its own Ray on this node alone, which counts the GPUs itself."""
-    batch = (launch.nodes or launch.gpus_per_node) and not variables.has(_ALLOCATION)
-    names = {name.rpartition("/")[2] for name in launch.command.names} if launch.command else set()
-    elsewhere = (
-        launch.submitted
-        or launch.ray_starts
-        or variables.has(_RAY_ADDRESS)
-        or batch
-        or names & _OTHER_MACHINES
-    )
-    set_by_job = any(
-        configuration.get(f"{_RAY_INIT}.{name}") not in (None, MISSING) for name in ("address", "num_gpus")
-    )
-    nvidia = configuration.get("trainer.device") in ("cuda", MISSING)
-    return nvidia and not elsewhere and not set_by_job and configuration.get(NODES) == 1
-
-
-def _has_gpus(resources: Resources | Unknown) -> bool:
-    """Whether this machine has GPUs: settings in the shell of a login node are not those of the job."""
-    return isinstance(resources, Resources) and bool(resources.gpus)
-
-
-def _visible(variables: JobVariables, launch: Launch) -> int | None:
-    """The most GPUs that the variable can name; None unless it is certainly set."""
-    if _VISIBLE not in variables.values or any(
-        setting.name == _VISIBLE and setting.conditional for setting in launch.settings
-    ):
-        return None
-    return sum(bool(entry.strip()) for entry in variables.values[_VISIBLE].split(","))
-
-
 def _hidden(configuration: Configuration, variables: JobVariables, visible: int, wanted: float) -> Finding:
-    word, here = configuration.override_of(GPUS), variables.places.get(_VISIBLE)
-    value = variables.values[_VISIBLE]
+    word, here = configuration.override_of(GPUS), variables.places.get(VISIBLE)
+    value = variables.values[VISIBLE]
     return Finding(
         (
-            f"the job requests {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} shows "
+            f"the job requests {counted(int(wanted), 'GPU')} on each node, but {VISIBLE} shows "
             f"{'only ' if visible else ''}{counted(visible, 'GPU')}"
         ),
         Evidence(
-            found=f"{_VISIBLE}={value}",
+            found=f"{VISIBLE}={value}",
             wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),
             read_from=f"{here[0]}:{here[1]}" if here else "this shell",
         ),
         location=Location(*here) if here else place(word) if word else None,
-        remedy=f"set {GPUS}={visible}, or list {counted(int(wanted), 'GPU')} in {_VISIBLE}"
+        remedy=f"set {GPUS}={visible}, or list {counted(int(wanted), 'GPU')} in {VISIBLE}"
         if visible
-        else f"list {counted(int(wanted), 'GPU')} in {_VISIBLE}",
+        else f"list {counted(int(wanted), 'GPU')} in {VISIBLE}",
         severity="error",
         **healed("CFG111", settings(configuration, {GPUS: visible}, effect=_EFFECT) if visible else None),
         subject=Subject("setting", GPUS),

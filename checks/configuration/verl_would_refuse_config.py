@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured, place, release
-from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.corrections import effect_of, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised, Validation
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
@@ -121,7 +121,8 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
 def _correction(configuration: Configuration, raised: Raised) -> Correction | None:
     """The nearest value that the same code accepts, and the next ones.
 
-    A name that differs only in punctuation is what was meant.
+    A name that differs only in punctuation is what was meant. Where several values would do, each is a choice
+    that the user has to agree to.
     """
     if not raised.nearest_key:
         return None
@@ -135,7 +136,19 @@ def _with_value(configuration: Configuration, raised: Raised, key: str, value: s
     meant = isinstance(old, str) and _as_meant(old) == _as_meant(value)
     why = f"{value} is the nearest value that {_whose(raised)} accepts for {key}"
     new = ast.literal_eval(value) if isinstance(old, list) and value.startswith("[") else value
-    return settings(configuration, {key: new}, why, "" if meant else None)
+    if meant:
+        return settings(configuration, {key: new}, why, "")
+    changed = effect_of(configuration, {key: new})
+    also = [f"{name}={other}" for name, other in _accepted(raised) if (name, other) != (key, value)]
+    choice = f"this is a choice: {' or '.join(also)} would do too" if also else ""
+    return settings(configuration, {key: new}, why, "; ".join(filter(None, (changed, choice))))
+
+
+def _accepted(raised: Raised) -> Iterator[tuple[str, str]]:
+    """Yield the keys, each with a value that the same code accepts, the nearest first."""
+    if raised.nearest_key:
+        yield raised.nearest_key, raised.nearest
+    yield from raised.others
 
 
 def _as_meant(text: str) -> str:
@@ -168,8 +181,8 @@ def _remedy(configuration: Configuration, raised: Raised, key: str) -> str:
     """All proposals: the fix applies the first that breaks nothing else."""
     proposed = [
         f"{proposed}={value}"
-        for proposed, value in ((raised.nearest_key, raised.nearest), *raised.others)
-        if proposed and _with_value(configuration, raised, proposed, value)
+        for proposed, value in _accepted(raised)
+        if _with_value(configuration, raised, proposed, value)
     ]
     if proposed:
         values = "value" if len(proposed) == 1 else "values"

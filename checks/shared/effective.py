@@ -18,6 +18,7 @@ from verl_doctor.toolkit.collectors.variables.effective_environment import (
 from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableRead, VariableReaders
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Location
+from verl_doctor.toolkit.text import without_middle
 
 # Variables that are read where the models run. RAY_, SLURM_ and HYDRA_ are for the process that starts the
 # job or the raylet.
@@ -61,8 +62,7 @@ def value_text(value: Value) -> str:
         )
     if value.text is None:
         return "not set"
-    text = value.text if len(value.text) <= _LONGEST else f"{value.text[: _LONGEST - 3]}..."
-    return text or "empty"
+    return without_middle(value.text, _LONGEST) or "empty"
 
 
 def raylet_names(environment: EffectiveEnvironment) -> str:

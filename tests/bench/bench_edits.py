@@ -40,9 +40,9 @@ from verl_doctor.toolkit.collectors.api import trees
 from verl_doctor.toolkit.collectors.api.job_entries import rollout_entries
 from verl_doctor.toolkit.collectors.api.job_settings import defaults_of
 from verl_doctor.toolkit.collectors.api.settings import Settings
+from verl_doctor.toolkit.collectors.api.surroundings import Surroundings
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import VllmUses
-from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.python import resolve, source

@@ -25,9 +25,9 @@ from pathlib import Path
 from textwrap import indent
 
 from verl_doctor.toolkit.collectors.api.settings import Settings
+from verl_doctor.toolkit.collectors.api.surroundings import Surroundings
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import VllmUses
-from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 
 VERSION = "0.12.0"

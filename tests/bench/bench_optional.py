@@ -32,9 +32,9 @@ from truth import Oracle
 
 from verl_doctor.toolkit.collectors.api import taken
 from verl_doctor.toolkit.collectors.api.job_settings import settings_of
+from verl_doctor.toolkit.collectors.api.surroundings import Surroundings
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
-from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.hydra_job import composed
 from verl_doctor.toolkit.collectors.installed.trees import Tree

@@ -19,9 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from verl_doctor.toolkit.logs.answer import Answer
+from verl_doctor.toolkit.logs.causes import name_of, remedy_of
 from verl_doctor.toolkit.logs.diagnosis import read, together
-from verl_doctor.toolkit.logs.document import Answer, headline, name_of, remedy_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.headline import headline
 from verl_doctor.toolkit.system import toml
 
 FOLDER = Path(__file__).parent / "threads"

@@ -14,6 +14,7 @@ from verl_doctor.checks.configuration.job_makes_no_step import job_makes_no_step
 from verl_doctor.checks.configuration.module_missing import module_missing
 from verl_doctor.checks.configuration.path_begins_with_nothing import path_begins_with_nothing
 from verl_doctor.checks.configuration.reward_function_missing import reward_function_missing
+from verl_doctor.checks.configuration.verl_would_refuse_config import verl_would_refuse_config
 from verl_doctor.checks.datasets._data import DEMANDS, TABLE, TRAIN, VALIDATION, tables
 from verl_doctor.checks.datasets.conversations_unusable import conversations_unusable
 from verl_doctor.checks.datasets.data_column_missing import data_column_missing
@@ -32,6 +33,7 @@ from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.checks.variables.tracker_without_key import tracker_without_key
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction
+from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.host.output_folders import TrackerFolder
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPaths
@@ -139,3 +141,52 @@ def test_rule_proposes_a_correction(
 def test_opposite_is_no_misspelling(value: str, names: tuple[str, ...], near: str, certain: bool) -> None:
     assert _nearest(value, names) == near
     assert (bool(near) and _is_misspelt(value, near)) == certain
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "fix"),
+    [
+        ("16", (), SAFE),
+        ("16", (("actor_rollout_ref.rollout.max_num_seqs", "16"),), CHANGED),
+    ],
+)
+def test_choice_among_several_accepted_values_is_not_safe(
+    value: str, others: tuple[tuple[str, str], ...], fix: str
+) -> None:
+    tokens = "actor_rollout_ref.rollout.max_num_batched_tokens"
+    raised = Raised(
+        raised="ValueError",
+        text="too few",
+        read_from="/env/vllm/config.py:3",
+        condition="tokens < seqs",
+        keys=(tokens,),
+        phase="engine",
+        nearest_key=tokens,
+        nearest="256",
+        others=others,
+        library="vllm",
+    )
+    found = finding_of(verl_would_refuse_config, *configured(f"++{tokens}={value}"), Validation((raised,)))
+    assert found.correction is not None
+    assert found.fix == fix
+    assert found.correction.effect == (
+        "this is a choice: actor_rollout_ref.rollout.max_num_seqs=16 would do too" if others else ""
+    )
+    assert [other.fix for other in found.correction.others] == [CHANGED] * len(others)
+
+
+def test_name_that_differs_only_in_punctuation_is_no_choice() -> None:
+    mode = "actor_rollout_ref.actor.loss_agg_mode"
+    raised = Raised(
+        raised="ValueError",
+        text="Invalid loss_agg_mode: token_mean",
+        read_from="/env/verl/workers/config/actor.py:220",
+        condition="mode not in modes",
+        keys=(mode,),
+        phase="validation",
+        nearest_key=mode,
+        nearest="token-mean",
+        others=((mode, "seq-mean-token-sum"),),
+    )
+    found = finding_of(verl_would_refuse_config, *configured(f"++{mode}=token_mean"), Validation((raised,)))
+    assert (found.fix, found.correction and found.correction.effect) == (SAFE, "")

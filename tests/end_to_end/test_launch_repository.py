@@ -77,7 +77,6 @@ def test_other_formats_contain_all_files(here: Doctor, repo: Path) -> None:
         ((), "name at least one"),
         (("--facts", "x", "jobs/good.sh"), "without --facts"),
         (("--verl", "pinned", "nowhere.sh"), "no such file"),
-        (("jobs/good.sh",), "--verl DIR or --python PATH"),
     ],
 )
 def test_invalid_arguments_print_one_sentence(
@@ -86,6 +85,31 @@ def test_invalid_arguments_print_one_sentence(
     done = here("check", "--each", *arguments, cwd=repo)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert message in done.stderr
+
+
+@pytest.mark.slow
+def test_rule_is_silenced_for_one_script_with_a_reason(here: Doctor, repo: Path) -> None:
+    (repo / "verl-doctor.toml").write_text(
+        '[per_file_ignores."jobs/typo.sh"]\nCFG101 = { reason = "meant, OPS-12", until = 2099-12-31 }\n'
+    )
+    (repo / "jobs/other.sh").write_text((repo / "jobs/typo.sh").read_text())
+    arguments = (*RULES, "--verl", "pinned", "jobs/typo.sh")
+    done = here("check", "--each", *arguments, "jobs/other.sh", cwd=repo)
+    found = [line for line in done.stdout.splitlines() if " CFG101 error: " in line]
+    assert [line.partition(":")[0] for line in found] == ["jobs/other.sh"]
+    assert done.stdout.splitlines()[-1].endswith("1 error silenced (CFG101)")
+    alone = here("check", *arguments, cwd=repo)
+    assert "1 error silenced (CFG101)" in alone.stdout.splitlines()[0]
+    assert "CFG101: ignored until 2099-12-31: meant, OPS-12" in alone.stdout
+    assert alone.returncode == 0
+
+
+@pytest.mark.slow
+def test_what_could_not_be_judged_is_named(here: Doctor, repo: Path) -> None:
+    done = here("check", "--each", "jobs/good.sh", "jobs/clean.sh", cwd=repo)
+    *lines, summary = done.stdout.splitlines()
+    assert sum(line.startswith("NOT CHECKED: no verl was found") for line in lines) == 1
+    assert (summary, done.returncode) == ("2 scripts judged, 0 will fail, 2 not checked", 3)
 
 
 @pytest.fixture

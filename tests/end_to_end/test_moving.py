@@ -266,7 +266,8 @@ def test_adapted_launch_script_is_settled_by_a_completed_step(move: Move) -> Non
 def test_command_for_a_missing_old_snapshot_is_shown(here: Doctor, copy: Path, environment: Path) -> None:
     done = here("checklist", "run.sh", "--python", environment, cwd=copy)
     assert done.returncode == 1
-    assert "on the old cluster: verl-doctor snapshot OLD.json" in done.stdout
+    assert f"-> verl-doctor checklist --from OLD.json --python {environment} " in done.stdout
+    assert "  # OLD.json: verl-doctor snapshot OLD.json, on the old cluster\n" in done.stdout
     assert max(map(len, done.stdout.splitlines())) > 80, "a pipe gets whole lines"
 
 

@@ -22,7 +22,8 @@ from verl_doctor.toolkit.collectors.processes import processes
 from verl_doctor.toolkit.commands.demo.demo import build
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.engine import registry
-from verl_doctor.toolkit.system import cache, looks
+from verl_doctor.toolkit.system import cache
+from verl_doctor.toolkit.system.looks import states
 
 _SCRIPT = """\
 export VLLM_USE_V1=1
@@ -35,7 +36,7 @@ python3 -m verl.trainer.main_ppo data.train_batch_size=64 trainer.n_gpus_per_nod
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A miniature environment and a launch script. A change counts at once, and no Ray of other tests runs here."""
     monkeypatch.setattr(processes, "numbers", lambda *_: [])
-    monkeypatch.setattr(looks, "_TICKS", dict.fromkeys(looks._TICKS, -60.0))
+    monkeypatch.setattr(states, "_TICKS", dict.fromkeys(states._TICKS, -60.0))
     build(tmp_path / "env")
     (tmp_path / "run.sh").write_text(_SCRIPT)
     (tmp_path / "settings.sh").write_text("GPUS=8\n")
@@ -140,12 +141,12 @@ def test_changes_of_every_observed_path_are_noticed(
     rows = json.loads(records()[-1].read_text())["looks"]["rows"]
     for kind, path in paths:  # each of them, by the record alone
         before = {
-            "rows": [looks._row(row[0], row[1], row[3], row[5] is not None) for row in rows],
+            "rows": [states.row_of(row[0], row[1], row[3], row[5] is not None) for row in rows],
             "access": [],
         }
         time.sleep(0.01)
         if put_back := changed(kind, path):
-            assert looks.what_changed(before), (kind, path)
+            assert states.what_changed(before), (kind, path)
             put_back()
     for kind, path in random.Random(SEED).sample(paths, 6):  # and some with whole runs
         checked()

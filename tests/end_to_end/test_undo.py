@@ -14,7 +14,7 @@ from support.running import Doctor
 
 from verl_doctor.toolkit.change import NewFile, ReplaceFile
 from verl_doctor.toolkit.changes import apply
-from verl_doctor.toolkit.changes.journal import new_run
+from verl_doctor.toolkit.changes.records import new_run
 from verl_doctor.toolkit.target import Target, journal_homes
 
 Undo = Callable[..., tuple[int, str]]

@@ -10,9 +10,9 @@ from support.miniatures.source_trees import verl, vllm
 from support.trying import SEED, cases
 
 from verl_doctor.toolkit.collectors.api.settings import Settings
+from verl_doctor.toolkit.collectors.api.surroundings import Surroundings
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import VllmUses
-from verl_doctor.toolkit.collectors.api.value import Surroundings
 
 VLLM = {"a.py": "class A:\n    there = 1"}
 CONDITIONS = 12

@@ -31,8 +31,8 @@ from verl_doctor.toolkit.commands.watch.forecast import Forecast
 from verl_doctor.toolkit.commands.watch.metrics import Gauge
 from verl_doctor.toolkit.comparison.judge import Comparison
 from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.logs.answer import Answer as Diagnosis
 from verl_doctor.toolkit.logs.diagnosis import Reading
-from verl_doctor.toolkit.logs.document import Answer as Diagnosis
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.render.render import ReportAnswer
 from verl_doctor.toolkit.result import Report

@@ -29,8 +29,8 @@ from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison
 from verl_doctor.toolkit.facts import F, Unknown
+from verl_doctor.toolkit.logs.answer import Answer
 from verl_doctor.toolkit.logs.diagnosis import Reading
-from verl_doctor.toolkit.logs.document import Answer
 from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.logs.signature import Signature
 from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span, Timeline, Worker

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from verl_doctor.toolkit.text import clipped, closest, commands_kept_whole, ranges, wrapped
+from verl_doctor.checks.configuration import config_value_of_wrong_type
+from verl_doctor.checks.shared.effective import value_text
+from verl_doctor.toolkit.collectors.model import config_entries
+from verl_doctor.toolkit.collectors.packages import installer_errors
+from verl_doctor.toolkit.collectors.variables.effective_environment import Value
+from verl_doctor.toolkit.text import closest, commands_kept_whole, ranges, without_middle, wrapped
 
 
 @pytest.mark.parametrize(
@@ -23,9 +30,25 @@ def test_consecutive_numbers_are_shown_as_ranges(numbers: list[int], expected: s
     assert ranges(numbers) == expected
 
 
-@pytest.mark.parametrize(("words", "expected"), [("12345678", "12345678"), ("123456789", "12345...")])
-def test_truncated_text_ends_with_a_mark(words: str, expected: str) -> None:
-    assert clipped(words, 8) == expected
+@pytest.mark.parametrize(("words", "expected"), [("12345678", "12345678"), ("123456789", "123..789")])
+def test_text_that_is_too_long_keeps_its_ends(words: str, expected: str) -> None:
+    assert without_middle(words, 8) == expected
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda text: value_text(Value(text)),
+        config_value_of_wrong_type._plain,
+        config_entries._shown,
+        installer_errors._one_line,
+    ],
+)
+def test_long_values_and_reasons_in_sentences_keep_their_ends(shown: Callable[[str], str]) -> None:
+    text = shown(f"begins{'-' * 900}ends")
+    assert len(text) <= 400
+    assert text.strip("'").startswith("begins")
+    assert text.strip("'").endswith("ends")
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,15 @@ from verl_doctor.toolkit.changes import (
     bytecode,
     command,
     files,
+    folder_times,
     installation,
     journal,
     lock,
+    planned_files,
     private_folder,
 )
-from verl_doctor.toolkit.changes.journal import (
+from verl_doctor.toolkit.changes.private_folder import PrivateFolder
+from verl_doctor.toolkit.changes.records import (
     BytecodeRecord,
     CommandRecord,
     Entry,
@@ -40,7 +43,6 @@ from verl_doctor.toolkit.changes.journal import (
     Planned,
     Run,
 )
-from verl_doctor.toolkit.changes.private_folder import PrivateFolder
 from verl_doctor.toolkit.changes.sentences import sentence, sentences
 from verl_doctor.toolkit.changes.transactions import Changed, State, Transaction, history, transaction
 from verl_doctor.toolkit.changes.undoable import demand_within
@@ -95,7 +97,7 @@ def apply(
             plan = _plan(changes, through_links=through_links)
             if not plan:
                 return None
-            entry = journal.begin(home, fix, code, plan, run, files.around(plan))
+            entry = journal.begin(home, fix, code, plan, run, folder_times.around(plan))
             try:
                 demand_within(entry)
                 _carry_out(entry, held)
@@ -137,7 +139,7 @@ def _plan_one(
 ) -> Planned | None:
     match change:
         case ReplaceFile() | NewFile() | RemoveFile() | NewLink():
-            return files.plan(change, through_links=through_links, private=private.get(change.path))
+            return planned_files.plan(change, through_links=through_links, private=private.get(change.path))
         case CompileBytecode():
             return bytecode.plan(change)
         case RunCommand():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.change import CompileBytecode
 from verl_doctor.toolkit.changes import journal, safe_write
-from verl_doctor.toolkit.changes.journal import BytecodeRecord, Entry, Planned
+from verl_doctor.toolkit.changes.records import BytecodeRecord, Entry, Planned
 from verl_doctor.toolkit.system.errors import Refused, os_error_text
 
 _LIMIT = 1800.0

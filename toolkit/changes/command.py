@@ -9,7 +9,7 @@ import subprocess
 
 from verl_doctor.toolkit.change import RunCommand
 from verl_doctor.toolkit.changes import journal
-from verl_doctor.toolkit.changes.journal import CommandRecord, Entry, Planned
+from verl_doctor.toolkit.changes.records import CommandRecord, Entry, Planned
 from verl_doctor.toolkit.system.errors import Refused, os_error_text
 
 _OUTCOME = "outcome.json"

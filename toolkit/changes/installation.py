@@ -19,7 +19,8 @@ from verl_doctor.toolkit.change import InstallPackages
 from verl_doctor.toolkit.changes import environment_copy, files, installer, journal
 from verl_doctor.toolkit.changes.distribution_files import cleared
 from verl_doctor.toolkit.changes.environment_copy import OWN, is_folder, is_read_only, read_only_folder
-from verl_doctor.toolkit.changes.journal import Entry, FileRecord, InstallRecord, Planned
+from verl_doctor.toolkit.changes.journal_entries import entries_of
+from verl_doctor.toolkit.changes.records import Entry, FileRecord, InstallRecord, Planned
 from verl_doctor.toolkit.system.environment_users import users_of
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.text import listed
@@ -163,7 +164,7 @@ def _repaired_since(copy: Path) -> frozenset[str]:
     """Return the files of a copy that the doctor repaired later and that are unchanged since."""
     if not os.path.isdir(copy / OWN):
         return frozenset()
-    records = [record for entry in journal.entries(copy / OWN) for _, record in entry.files()]
+    records = [record for entry in entries_of(copy / OWN) for _, record in entry.files()]
     return frozenset(
         os.path.relpath(record.file, os.path.realpath(copy)) for record in records if _holds(record)
     )

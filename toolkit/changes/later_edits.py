@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from verl_doctor.toolkit.changes import files, journal, safe_write
-from verl_doctor.toolkit.changes.journal import Entry, FileRecord, Side
+from verl_doctor.toolkit.changes.records import Entry, FileRecord, Side
 from verl_doctor.toolkit.system.errors import Refused
 
 _SIDES: Mapping[Side, tuple[Side, Side]] = {"before": ("after", "before"), "after": ("before", "after")}
@@ -53,11 +53,13 @@ def _collide(hunk: _Hunk, edit: _Hunk) -> bool:
     return max(start, first) < min(end, last) or first < start == end < last or start < first == last < end
 
 
-def foresee(entry: Entry, contents: MutableMapping[str, bytes]) -> Iterator[tuple[int, FileRecord]]:
+def foresee(
+    entry: Entry, contents: MutableMapping[str, bytes]
+) -> Iterator[tuple[int, FileRecord, bytes | None]]:
     """Yield the files in which a transaction cannot be undone beside later edits.
 
-    `contents` is what files will contain by then; what they will contain afterwards is added. Raises OSError
-    and Refused.
+    Each comes with what it will contain by then, None for what it contains now. `contents` holds that; what
+    files will contain afterwards is added. Raises OSError and Refused.
     """
     for index, record in entry.files():
         foreseen = contents.get(record.file)
@@ -65,7 +67,7 @@ def foresee(entry: Entry, contents: MutableMapping[str, bytes]) -> Iterator[tupl
         if restored is not None:
             contents[record.file] = restored
         elif foreseen is not None or files.state(record) == "other":
-            yield index, record
+            yield index, record, foreseen
 
 
 def merged(
@@ -89,9 +91,12 @@ def _read(record: FileRecord) -> bytes | None:
         return None
 
 
-def why_not(entry: Entry, index: int, record: FileRecord) -> str:
-    """Describe the later edits of a file that touch what the repair changed. Raises Refused and OSError."""
-    shown = files.changed_since(entry, index, record)
+def why_not(entry: Entry, index: int, record: FileRecord, content: bytes | None = None) -> str:
+    """Describe the later edits of a file that touch what the repair changed. Raises Refused and OSError.
+
+    `content` is what the file will contain when newer repairs are undone, None for what it contains now.
+    """
+    shown = files.changed_since(entry, index, record, content)
     if record.kind != "replace_file" or _read(record) is None:
         return shown
     return (

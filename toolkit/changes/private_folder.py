@@ -19,8 +19,8 @@ from pathlib import Path
 
 from verl_doctor.toolkit.change import Change, ReplaceFile
 from verl_doctor.toolkit.changes import links, safe_write
-from verl_doctor.toolkit.changes.journal import FileRecord, Planned
 from verl_doctor.toolkit.changes.links import LinkOut
+from verl_doctor.toolkit.changes.records import FileRecord, Planned
 
 _CACHE = "__pycache__"
 _TEMPORARY = ".verl-doctor-"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.changes import journal
-from verl_doctor.toolkit.changes.journal import Entry, Planned, RemovalRecord
+from verl_doctor.toolkit.changes.records import Entry, Planned, RemovalRecord
 from verl_doctor.toolkit.leftover import Leftover, Outcome
 
 _OUTCOME = "outcome.json"

@@ -10,7 +10,8 @@ from typing import Literal
 
 from verl_doctor.toolkit.changes import bytecode, command, files, installation, journal, lock, removal_record
 from verl_doctor.toolkit.changes.bytecode import Remaining
-from verl_doctor.toolkit.changes.journal import (
+from verl_doctor.toolkit.changes.journal_entries import demand_own, entries_of
+from verl_doctor.toolkit.changes.records import (
     BytecodeRecord,
     CommandRecord,
     Entry,
@@ -101,7 +102,7 @@ def history(home: Path) -> tuple[Transaction, ...]:
     Writes nothing. Raises Refused if the journal is damaged.
     """
     with sentences(f"{home} could not be read"):
-        journal.demand_own(home, to_read=True)
+        demand_own(home, to_read=True)
         holder = lock.holder(home)
         entries = _settled_entries(home)
         return tuple(transaction(entry, entries, holder) for entry in entries)
@@ -126,11 +127,11 @@ def _settled_entries(home: Path) -> tuple[Entry, ...]:
     for _ in range(5):
         names = sorted(home.iterdir()) if os.path.isdir(home) else []
         try:
-            return journal.entries(home, to_read=True)
+            return entries_of(home, to_read=True)
         except Refused:
             if names == sorted(home.iterdir()):
                 raise
-    return journal.entries(home, to_read=True)
+    return entries_of(home, to_read=True)
 
 
 def transaction(entry: Entry, entries: Sequence[Entry], holder: str | None) -> Transaction:

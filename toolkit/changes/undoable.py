@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.changes import command, files, installation, later_edits, links, private_folder
-from verl_doctor.toolkit.changes.journal import (
+from verl_doctor.toolkit.changes.records import (
     BytecodeRecord,
     CommandRecord,
     Entry,
@@ -64,14 +64,14 @@ def demand_undoable(
     undone_first: Sequence[Entry] = (),
     named: Sequence[Path] = (),
     *,
-    alone: bool = True,
+    together: Collection[str] = (),
     contents: dict[str, bytes] | None = None,
 ) -> None:
     """Refuse before anything is written.
 
     All files must be on one of the two sides of their change. `undone_first` are later transactions that will
     be undone first. With `contents`, what files will contain by then, the change may also be undone beside
-    later edits. `alone`: the transaction is all of its run.
+    later edits. `together` are the transactions of its run, this one included; none if it is alone.
     """
     if entry.state in {"undone", "failed"}:
         raise Refused(
@@ -94,7 +94,9 @@ def demand_undoable(
         newer = changed_again(entry, record, entries)
         if newer is not None and newer not in {other.id for other in undone_first}:
             raise Refused(
-                f"{entry.id} cannot be undone before {newer}, which changed {record.file} again; undo "
+                f"{entry.id} was not undone: {newer}, which changed {record.file} again, was not"
+                if newer in together
+                else f"{entry.id} cannot be undone before {newer}, which changed {record.file} again; undo "
                 f"{newer} first"
             )
         if files.state(record) == "other":
@@ -112,13 +114,13 @@ def demand_undoable(
         if isinstance(change, InstallRecord):
             installation.demand_undoable(entry, index, change)
     if contents is None:
-        advice = later_edits.advice(entry, alone=alone) if edited else ""
+        advice = later_edits.advice(entry, alone=not together) if edited else ""
         _refuse(f"{entry.id} was not undone, and nothing was changed", problems, advice)
         return
     foreseen = dict(contents)
     touched = list(later_edits.foresee(entry, foreseen))
     if entry.state == "applied":
-        problems += [later_edits.why_not(entry, index, record) for index, record in touched]
+        problems += [later_edits.why_not(entry, *place) for place in touched]
     _refuse(f"{entry.id} was not undone", problems)
     contents.update(foreseen)
 

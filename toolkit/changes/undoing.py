@@ -19,13 +19,9 @@ from verl_doctor.toolkit.changes import (
     lock,
     safe_write,
 )
-from verl_doctor.toolkit.changes.journal import (
-    BytecodeRecord,
-    Entry,
-    InstallRecord,
-    RemovalRecord,
-    Side,
-)
+from verl_doctor.toolkit.changes.folder_times import restore_folder_times
+from verl_doctor.toolkit.changes.journal_entries import demand_own, entries_of, is_journal
+from verl_doctor.toolkit.changes.records import BytecodeRecord, Entry, InstallRecord, RemovalRecord, Side
 from verl_doctor.toolkit.changes.sentences import announce, sentence, sentences
 from verl_doctor.toolkit.changes.transactions import EDITED, MERGED, Transaction, transaction
 from verl_doctor.toolkit.changes.undoable import (
@@ -124,11 +120,11 @@ def _locked(
     homes = list(dict.fromkeys(homes))
     with sentences("nothing was undone"), ExitStack() as held:
         for home in sorted(homes):
-            if not journal.is_journal(home):
+            if not is_journal(home):
                 raise Refused(f"nothing to undo: {home} has no journal, or an empty one")
-            journal.demand_own(home)
+            demand_own(home)
             held.enter_context(lock.exclusive(home, patience))
-        yield {home: (recover_locked(home, named), journal.entries(home)) for home in homes}
+        yield {home: (recover_locked(home, named), entries_of(home)) for home in homes}
 
 
 def _undo_parts(
@@ -151,7 +147,10 @@ def _undo_parts(
             announce(f"{part.id} {why_not_undoable(part)}")
             continue
         try:
-            demand_undoable(part, journals[part.home], undone_first, named, alone=alone, contents=contents)
+            of_run = () if alone else {other.id for other in standing if other.home == part.home}
+            demand_undoable(
+                part, journals[part.home], undone_first, named, together=of_run, contents=contents
+            )
         except Refused as error:
             if refusals is None:
                 raise
@@ -161,7 +160,7 @@ def _undo_parts(
     undone: list[Entry] = []
     try:
         for part in undone_first:
-            undone.append(_undo(part, journal.entries(part.home), keep_edits=contents is not None))  # noqa: PERF401 - what was undone counts when a part is refused
+            undone.append(_undo(part, entries_of(part.home), keep_edits=contents is not None))  # noqa: PERF401 - what was undone counts when a part is refused
     except (Refused, OSError) as error:
         outcomes = [f"{part.id}: {_redo(part)}" for part in reversed(undone)]
         raise Refused("; ".join([sentence(error), *outcomes])) from error
@@ -183,7 +182,7 @@ def recover(home: Path, *, patience: float = lock.TIMEOUT) -> None:
     """Undo what a killed doctor was applying or undoing. Raises Refused."""
     with sentences(f"{home} could not be repaired"):
         if os.path.isdir(home):
-            journal.demand_own(home)
+            demand_own(home)
             with lock.exclusive(home, patience):
                 recover_locked(home)
 
@@ -203,7 +202,7 @@ def _revert(entry: Entry, ours: frozenset[str], *, keep_edits: bool = False) -> 
     files.move(entry, moving[::-1], "before", ours)
     edited = {index for index, state in states.items() if state == "other"}
     merged = _move_beside_edits(entry, edited, "before") if keep_edits else set()
-    files.restore_folder_times(entry.around)
+    restore_folder_times(entry.around)
     return [record.file for index, record in entry.files() if index in edited - merged]
 
 
@@ -241,9 +240,9 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
 
     The caller holds the journal's lock. The result is always announced.
     """
-    journal.demand_own(home)
+    demand_own(home)
     journal.tidy(home)
-    entries = journal.entries(home)
+    entries = entries_of(home)
     recovered = []
     for entry in reversed(entries):
         if entry.state not in {"applying", "undoing"}:
@@ -287,7 +286,7 @@ def _undo_all(home: Path, entries: Sequence[Entry]) -> list[Transaction]:
         if entry.state in {"undone", "failed"} or cannot_be_undone(entry):
             continue
         try:
-            now = journal.entries(home)
+            now = entries_of(home)
             demand_undoable(entry, now)
             undone.append(_over(_undo(entry, now), now))
         except (Refused, OSError) as error:

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from verl_doctor.toolkit.console.streams import NO_READER, give_up_stdout
 from verl_doctor.toolkit.options.helpful_group import HelpfulGroup
 from verl_doctor.toolkit.options.hints import replaced
-from verl_doctor.toolkit.options.options import SharedOption
+from verl_doctor.toolkit.options.shared import SharedOption
 
 _LAUNCH_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".py")
 """The suffixes of files that start a job, whether or not the file exists."""

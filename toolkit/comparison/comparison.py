@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any, Literal, get_args
@@ -14,9 +15,11 @@ from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
-from verl_doctor.toolkit.comparison import releases, subjects
+from verl_doctor.toolkit.comparison import meaning, releases
+from verl_doctor.toolkit.comparison.job_values import decided_elsewhere, unread_variables
+from verl_doctor.toolkit.comparison.machine_values import required
 from verl_doctor.toolkit.comparison.sides import HERE, Side, Usual
-from verl_doctor.toolkit.comparison.subjects import LEAD, READERS, REQUIRED, Reader, decided_elsewhere
+from verl_doctor.toolkit.comparison.subjects import LEAD, READERS, REQUIRED, Reader
 from verl_doctor.toolkit.engine.factsfile import NotHeld
 from verl_doctor.toolkit.facts import Absent, Collector, Unknown, needs_of
 from verl_doctor.toolkit.patchsets.patchset import AnyPatch
@@ -196,17 +199,13 @@ class _Context:
         self.new = new
         sides = (old.snapshot, new.snapshot)
         self._stack = frozenset(LEAD).union(
-            *(
-                subjects.required(side.facts(name).get(Packages))
-                for side in (old, new)
-                for name in _some(side)
-            )
+            *(required(side.facts(name).get(Packages)) for side in (old, new) for name in _some(side))
         )
         self.one_has_a_script = len({isinstance(side.get(Launch), Unknown) for side in sides}) > 1
         self._decided = frozenset.intersection(
-            *(subjects.decided_elsewhere(side.get(Variables), side.get(JobVariables)) for side in sides)
+            *(decided_elsewhere(side.get(Variables), side.get(JobVariables)) for side in sides)
         )
-        self._dead = subjects.unread_variables(*(side.get(VariableReaders) for side in sides))
+        self._dead = unread_variables(*(side.get(VariableReaders) for side in sides))
 
     def matters(self, reader: Reader, kind: str, name: str, old: str, new: str) -> bool:
         if kind == "package":
@@ -289,7 +288,7 @@ def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
         return
     here = {patch.identity for patch in new.patches}
     known = {patch.identity for patch in old.patches}
-    apply = f"verl-doctor patches apply {old.path} --apply" if old.path else ""
+    apply = f"verl-doctor patches apply {shlex.quote(old.path)} --apply" if old.path else ""
     for patch in old.patches:
         if patch.identity not in here:
             yield _patch(patch, "in place", "missing", "what it repaired is broken again", apply)
@@ -321,16 +320,13 @@ def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
         was, now = counts[0].get(key, 0), counts[1].get(key, 0)
         if was != now:
             why = "what it repaired is broken again" if now < was else "the old tree did without it"
-            step = (
-                "verl-doctor patches export FILE there, patches apply FILE --apply here" if now < was else ""
-            )
             yield Difference(
                 "patch",
                 f"{key[1]} in {key[0]}",
                 _lines(was),
                 _lines(now),
                 why=why,
-                next=step,
+                next=meaning.OTHER_PATCHES if now < was else "",
                 facts=("Markers",),
                 path=key[0],
             )

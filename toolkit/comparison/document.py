@@ -201,9 +201,10 @@ def _together(several: tuple[Difference, ...]) -> str:
     steps = [difference.next for difference in several]
     if len(several) > 1 and len(set(steps)) == 1:
         return steps[0]
-    if len(several) < 2 or not all(step.startswith("pip install ") for step in steps):
+    before, install, _ = steps[0].partition("pip install ")
+    if len(several) < 2 or not install or not all(step.startswith(before + install) for step in steps):
         return ""
-    return " ".join(["pip install", *(step.removeprefix("pip install ") for step in steps)])
+    return before + install + " ".join(step.removeprefix(before + install) for step in steps)
 
 
 def values(difference: Difference) -> tuple[str, str]:

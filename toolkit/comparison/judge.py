@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines
 from verl_doctor.toolkit.comparison.cause import Key, cause_of, key_of, missing_packages
 from verl_doctor.toolkit.comparison.comparison import Difference, Weight, between, in_order, not_compared
+from verl_doctor.toolkit.comparison.meaning import complete
 from verl_doctor.toolkit.comparison.sides import HERE, Side
 from verl_doctor.toolkit.engine import factsfile
 from verl_doctor.toolkit.engine.collect import Facts
@@ -109,7 +110,9 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
     return Comparison(
         old,
         new,
-        tuple(in_order(joined)),
+        tuple(
+            replace(difference, next=complete(difference.next, run.target)) for difference in in_order(joined)
+        ),
         tuple(gone.values()),
         (*old.unread, *new.unread, *not_compared(old, new)),
         tuple(_lost(old, new)),

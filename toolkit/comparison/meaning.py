@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from packaging.version import VERSION_PATTERN, Version
 
 from verl_doctor.toolkit.cluster import fleet_subjects
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
+from verl_doctor.toolkit.target import Target
 
 Matters = Callable[[str, str, str], bool]
 """Takes a subject's name, its old and its new value, and returns whether the difference matters."""
@@ -108,6 +110,39 @@ def nothing(_name: str, _old: str, _new: str) -> str:
 def fixed_step(step: str) -> Step:
     """Return the same step for all, with `{name}` and `{old}`, if there was an old value."""
     return lambda name, old, _: step.format(name=name, old=old) if old else ""
+
+
+OTHER_PATCHES = "verl-doctor patches apply FILE --apply  # FILE: verl-doctor patches export FILE, there"
+"""The command for patches that nothing but the old tree contains."""
+
+LAUNCH = "LAUNCH_SCRIPT"
+"""Stands in a command for the job that the user named, if any."""
+
+
+def environment_arguments(target: Target) -> tuple[str, ...]:
+    """Return the options that name the same target in a command about the environment, not about a job."""
+    return replace(target, files=(), words=(), model=None, data=(), libraries=(), ray_address="").arguments
+
+
+def complete(step: str, target: Target) -> str:
+    """Return a command that, pasted as it is, is about the target that the user named.
+
+    pip is that of the named interpreter. A remedy in words stays as it is.
+    """
+    command, separator, comment = step.partition("  # ")
+    if command.startswith("verl-doctor patches "):
+        command += _options(environment_arguments(target))
+    elif command.startswith(("verl-doctor fix ", "verl-doctor check ")):
+        if target.files or target.words:
+            command = command.removesuffix(f" {LAUNCH}")
+        command += _options(target.arguments)
+    elif command.startswith("pip install ") and "--python" in target.arguments:
+        command = f"{shlex.quote(str(target.python))} -m {command}"
+    return f"{command}{separator}{comment}"
+
+
+def _options(words: Iterable[str]) -> str:
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def install(name: str, old: str, _new: str) -> str:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from packaging.version import InvalidVersion, Version
+
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
-from verl_doctor.toolkit.comparison.subjects import leaves
+from verl_doctor.toolkit.comparison.job_values import leaves
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 
 def trees_of_two(old: Facts, new: Facts) -> tuple[Tree, Tree] | None:
-    """Return verl's old and new tree, None if they are of one release, or one is unknown."""
+    """Return verl's old and new tree, None if they are of one release, or one is unknown.
+
+    The local part of a version, as in 0.9.1+cpu, names a build of the release.
+    """
     was, now = old.get(VerlTrees), new.get(VerlTrees)
     if isinstance(was, Unknown) or isinstance(now, Unknown):
         return None
-    versions = was.imported.version, now.imported.version
+    versions = public(was.imported.version), public(now.imported.version)
     return (was.imported, now.imported) if all(versions) and versions[0] != versions[1] else None
+
+
+def public(version: str) -> str:
+    """Return a version without its local part, as the package index and tags have it."""
+    with contextlib.suppress(InvalidVersion):
+        return Version(version).public
+    return version
 
 
 def of_verl(old: Facts, new: Facts) -> tuple[str, str] | None:

@@ -7,10 +7,12 @@ import threading
 import time
 from types import TracebackType
 
-from verl_doctor.toolkit.text import harmless
+from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.text import harmless, listed
 
 _QUIET = 0.5  # seconds
 _STEP = 0.1  # seconds between two updates
+_COLUMNS = 78
 
 
 def announce(sentence: str) -> None:
@@ -62,7 +64,13 @@ class Progress:
             waited = time.monotonic() - self._started
             if waited >= _QUIET:
                 self._shown = True
-                line = harmless(f"{waited:4.1f} s  {self._doing}")[:78]
+                line = harmless(f"{waited:4.1f} s  {self._doing}{_reading()}")[:_COLUMNS]
                 with self._line:
                     sys.stderr.write(f"\r\x1b[2K{line}")
                     sys.stderr.flush()
+
+
+def _reading() -> str:
+    """Return what a rule waits for: the collectors at work, the one that began first by name."""
+    names = list(TURNS.at_work.copy().values())
+    return f"; reading {listed(names, 1)}" if names else ""

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.console.formats import HEADLINE
 from verl_doctor.toolkit.console.masked import Mask, mask_of, masked, unmasked
 from verl_doctor.toolkit.console.streams import CannotPrintError, give_up_stdout
-from verl_doctor.toolkit.text import clipped
+from verl_doctor.toolkit.text import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,7 +75,8 @@ def _write_text(answer: Answer, file: TextIO) -> None:
         _write_line(line, console, file, mask)
     if console and width and written > console.height - _PROMPT and not answer.ends_with_verdict():
         _write_line("", console, file, mask)
-        _write_line(clipped(mask.text(str(_verdict_of(answer))), width), console, file, mask)
+        for row in wrapped(mask.text(str(_verdict_of(answer))), width, hanging="  "):
+            _write_line(row, console, file, mask)
 
 
 def _write_line(line: Text | str, console: Console | None, file: TextIO, mask: Mask) -> None:

@@ -17,10 +17,9 @@ from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, VerlTrees, VllmTree
 from verl_doctor.toolkit.engine.examination import Look, Source, Watch
 from verl_doctor.toolkit.engine.session import Session
-from verl_doctor.toolkit.facts import Absent
-from verl_doctor.toolkit.result import CheckResult, JobVerdict, Report, Status, status_of
+from verl_doctor.toolkit.result import CheckResult, JobReport, Report, Status, status_of
 from verl_doctor.toolkit.rule import Finding, Location
-from verl_doctor.toolkit.target import Options, UsageError, discover
+from verl_doctor.toolkit.target import Options, discover
 
 # What all jobs have in common, and is observed once.
 _SHARED: tuple[type, ...] = (Interpreter, Packages, VerlTrees, VllmTree, LibraryTrees)
@@ -38,7 +37,7 @@ class EachLaunchFile(Source):
     def judge(self, session: Session, _look: Look, watch: Watch) -> Report:
         """Judge one file after the other.
 
-        Raises UsageError when one cannot be read as a launch file, or when there is no verl.
+        Raises UsageError when one cannot be read as a launch file.
         """
         return judged(session, self.options, self.files, watch)
 
@@ -46,32 +45,26 @@ class EachLaunchFile(Source):
 def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -> Report:
     """Return one report on all files.
 
-    Raises UsageError when one cannot be read as a launch file, or when there is no verl.
+    Raises UsageError when one cannot be read as a launch file.
     """
     known: dict[type, Any] = {}
     usual: frozenset[_Key] = frozenset()
-    reports: list[Report] = []
-    jobs: list[JobVerdict] = []
+    jobs: list[JobReport] = []
     for file in (None, *files):
         watch(file or "this machine")
         job = discover(replace(options, launch=(file,) if file else ()), run.machine)
         target = replace(run.target, files=job.files, words=job.words)
-        session = replace(run, target=target, begun=run.begun if not known else [])
+        selection = replace(run.selection, ignores=run.config.ignores_for(job.files))
+        session = replace(run, target=target, selection=selection, begun=run.begun if not known else [])
         collection = session.look(known)
-        if isinstance(absent := collection.get(VerlTrees), Absent):
-            raise UsageError(
-                f"{absent.reason}; name a verl to check against with --verl DIR or --python PATH"
-            )
         known = {fact: collection.get(fact) for fact in _SHARED}
         report = session.check(collection)
         if file is None:
             usual = frozenset(_key(result, finding) for result, finding in report.findings())
             continue
         about = (_about(target.files[0], result, usual) for result in report.results)
-        own = replace(report, results=tuple(about))
-        reports.append(own)
-        jobs.append(JobVerdict(str(target.files[0]), own.verdict, own.waiting))
-    return replace(_merged(reports), jobs=tuple(jobs))
+        jobs.append(JobReport(str(target.files[0]), replace(report, results=tuple(about))))
+    return replace(_merged([job.report for job in jobs]), jobs=tuple(jobs))
 
 
 _Key = tuple[str, object, str]

@@ -199,7 +199,10 @@ def _within_time(
 
     def work() -> None:
         try:
-            with TURNS.turn(weight), memory.looking(collector) if memory is not None else nullcontext():
+            with (
+                TURNS.turn(weight, collector.name),
+                memory.looking(collector) if memory is not None else nullcontext(),
+            ):
                 begun.set()
                 found = collector.collect(**arguments)
             outcome.set_result(found)

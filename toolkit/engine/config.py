@@ -7,6 +7,9 @@ marker = "verl-doctor"
 RAY104 = { reason = "shared cluster, see OPS-12", until = 2026-12-01 }
 PKG102 = { reason = "our fork of peft", until = 2026-12-31, only = ["peft"] }
 
+[tool.verl-doctor.per_file_ignores."jobs/debug*.sh"]
+CFG111 = { reason = "runs on the large node, OPS-14", until = 2026-12-01 }
+
 [tool.verl-doctor.sites]
 model = "/models/qwen"
 results = { path = "/scratch/me", writes = true, free = "200 GiB" }
@@ -19,11 +22,13 @@ driver = ">=570"
 
 from __future__ import annotations
 
+import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +38,7 @@ from verl_doctor.toolkit.target import UsageError
 if TYPE_CHECKING:
     from verl_doctor.toolkit.system.sites import Site
 
-_KEYS = ("select", "ignore", "marker", "sites", "disable_plugins", "expected")
+_KEYS = ("select", "ignore", "per_file_ignores", "marker", "sites", "disable_plugins", "expected")
 _EXPECTED = ("packages", "variables", "driver")
 _MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
 # What `guard --agree` writes, recognised without the library that knows all forms.
@@ -68,15 +73,34 @@ class Expected:
 
 @dataclass(frozen=True)
 class Config:
-    """The user's configuration. `path` is empty when there is none."""
+    """The user's configuration. `path` is empty when there is none.
+
+    `per_file_ignores` are the rules silenced for jobs that one of these launch files starts, by pattern.
+    """
 
     path: str = ""
     select: tuple[str, ...] = ()
     ignore: Mapping[str, Ignore] = field(default_factory=dict)
+    per_file_ignores: Mapping[str, Mapping[str, Ignore]] = field(default_factory=dict)
     marker: str = "verl-doctor"
     sites: tuple[Site, ...] = ()
     disable_plugins: tuple[str, ...] = ()
     expected: Expected = field(default_factory=Expected)
+
+    def ignores_for(self, files: Iterable[Path]) -> Mapping[str, Ignore]:
+        """Return what is silenced for a job that these launch files start.
+
+        A pattern is a path below the configuration's folder, or the name of a file in any folder; `*` matches
+        any characters. An entry for the file precedes one for all jobs.
+        """
+        here = Path(glob.escape(str(Path(self.path).parent)))
+        files = list(files)
+        ignores = dict(self.ignore)
+        for pattern, entries in self.per_file_ignores.items():
+            whole = str(here / pattern)
+            if any(fnmatchcase(str(file), whole) or fnmatchcase(file.name, pattern) for file in files):
+                ignores |= entries
+        return ignores
 
 
 def load(folder: Path) -> Config:
@@ -142,6 +166,7 @@ def _config(path: Path, table: Any) -> Config:
         path=str(path),
         select=tuple(word.upper() for word in _words(path, "select", table)),
         ignore=_ignores(path, table.get("ignore", {})),
+        per_file_ignores=_per_file_ignores(path, table.get("per_file_ignores", {})),
         marker=marker,
         sites=_sites(path, table.get("sites", {})),
         disable_plugins=_words(path, "disable_plugins", table),
@@ -193,18 +218,30 @@ def _strings(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, str]:
     return value
 
 
-def _ignores(path: Path, value: Any) -> dict[str, Ignore]:
+def _per_file_ignores(path: Path, value: Any) -> dict[str, dict[str, Ignore]]:
+    if not isinstance(value, dict):
+        raise UsageError(
+            f'{path}: per_file_ignores must be a table of launch files, for instance "jobs/*.sh" = '
+            "{ CFG111 = { ... } }"
+        )
+    return {
+        pattern: _ignores(path, entries, f'per_file_ignores."{pattern}"')
+        for pattern, entries in value.items()
+    }
+
+
+def _ignores(path: Path, value: Any, key: str = "ignore") -> dict[str, Ignore]:
     example = '{ reason = "shared cluster, see OPS-12", until = 2026-12-01 }'
     if not isinstance(value, dict):
-        raise UsageError(f"{path}: ignore must be a table of codes, for instance RAY104 = {example}")
+        raise UsageError(f"{path}: {key} must be a table of codes, for instance RAY104 = {example}")
     ignores = {}
     for code, entry in value.items():
         if not isinstance(entry, dict) or set(entry) - {"only"} != {"reason", "until"}:
-            raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
+            raise UsageError(f"{path}: {key}.{code} needs a reason and an end date: {code} = {example}")
         reason, until = entry["reason"], _day(entry["until"])
         if not isinstance(reason, str) or not reason.strip() or until is None:
-            raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
-        ignores[code.upper()] = Ignore(reason.strip(), until, _words(path, "only", entry, f"ignore.{code}."))
+            raise UsageError(f"{path}: {key}.{code} needs a reason and an end date: {code} = {example}")
+        ignores[code.upper()] = Ignore(reason.strip(), until, _words(path, "only", entry, f"{key}.{code}."))
     return ignores
 
 

@@ -165,6 +165,10 @@ def open_session(
         ("--ignore", ignore),
         (f"{config.path}: select", config.select),
         (f"{config.path}: ignore", tuple(config.ignore)),
+        *(
+            (f'{config.path}: per_file_ignores."{pattern}"', tuple(entries))
+            for pattern, entries in config.per_file_ignores.items()
+        ),
     )
     for option, words in named:
         if unknown := unknown_words(words, known.checks):
@@ -176,7 +180,7 @@ def open_session(
                 + "run verl-doctor explain --list for all"
             )
     costs = frozenset({"instant"}) | (DEEP if deep else frozenset())
-    selection = Selection(select or config.select, ignore, costs, config.ignore)
+    selection = Selection(select or config.select, ignore, costs, config.ignores_for(target.files))
     if not any(selection.selects(check) for check in known.checks):
         raise UsageError("no rule is left to run: every selected rule is ignored")
     return Session(machine, target, config, known, selection, facts_file, [] if facts_file else [begun])

@@ -37,8 +37,10 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Absent, Collector, FactReference
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Check
-from verl_doctor.toolkit.system import cache, looks
-from verl_doctor.toolkit.system.looks import CannotBeKeptError, Looks
+from verl_doctor.toolkit.system import cache
+from verl_doctor.toolkit.system.looks.looks import Looks, counted
+from verl_doctor.toolkit.system.looks.states import CannotBeKeptError, what_changed
+from verl_doctor.toolkit.system.looks.watching import watched
 from verl_doctor.toolkit.target import UsageError
 
 _OLDEST = 86_400.0  # seconds
@@ -99,7 +101,7 @@ class Memory:
 
     def looking(self, collector: Collector) -> contextlib.AbstractContextManager[None]:
         """Return a block for a collector to observe its fact: its file accesses count if the fact is kept."""
-        return looks.counted(collector.reference.key) if collector.kept else contextlib.nullcontext()
+        return counted(collector.reference.key) if collector.kept else contextlib.nullcontext()
 
     def outcome(self, check: Check) -> Any:
         """Return the outcome of the rule, as JSON; None where it must be judged."""
@@ -192,7 +194,7 @@ def remembering(session: Session) -> Iterator[Session]:
         ignored = [str(cache.top()), *kept_index.folders(), *_SINCE_BOOT]
         memory = Memory(
             {collector.reference.key: collector for collector in session.registry.collectors},
-            lambda: watching.append(stack.enter_context(looks.watched(ignored))),
+            lambda: watching.append(stack.enter_context(watched(ignored))),
         )
         if not _recall(memory, file, began):
             memory.watch()
@@ -221,7 +223,7 @@ def _recall(memory: Memory, file: Path, now: float) -> bool:
     """Return whether a record exists, and no file that it was made from has changed."""
     kept = cache.read(file, _LARGEST)
     try:
-        if kept is None or not 0 <= now - kept["taken"] < _OLDEST or looks.what_changed(kept["looks"]):
+        if kept is None or not 0 <= now - kept["taken"] < _OLDEST or what_changed(kept["looks"]):
             return False
         values, compared, outcomes = (dict(kept[name]) for name in ("values", "compared", "outcomes"))
         memory.taken, memory.values, memory.compared, memory.outcomes = (

@@ -20,7 +20,7 @@ from itertools import islice, takewhile
 from verl_doctor.toolkit.logs.lines import Line, log_lines
 from verl_doctor.toolkit.logs.python_errors import OVERRIDES, Raised, raised_in
 from verl_doctor.toolkit.rule import Phase
-from verl_doctor.toolkit.text import clipped
+from verl_doctor.toolkit.text import without_middle
 
 # Exceptions that report another process's end, or their own process's end from outside.
 _FOLLOWS = re.compile(
@@ -228,7 +228,9 @@ def death_in(lines: Sequence[Line]) -> Cause | None:
                     None,
                 )
             words = line.text.strip() + (f": {what[1]}" if what else "")
-            return Cause(clipped(words, _LONGEST), _shown(lines[at : at + 3]), line.number, line.process)
+            return Cause(
+                without_middle(words, _LONGEST), _shown(lines[at : at + 3]), line.number, line.process
+            )
     return None
 
 
@@ -252,7 +254,9 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
     if begin is None:
         return None
     words = " ".join(line.text.strip() for line in loud[begin : begin + 3])
-    return Cause(clipped(words, _LONGEST), _shown(loud[begin:]), loud[begin].number, loud[begin].process)
+    return Cause(
+        without_middle(words, _LONGEST), _shown(loud[begin:]), loud[begin].number, loud[begin].process
+    )
 
 
 def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
@@ -317,7 +321,7 @@ def _is_of_message(line: Line) -> bool:
 def complaint(lines: Sequence[Line]) -> Cause:
     """Return these lines as a complaint."""
     words = " ".join(line.text.strip() for line in lines)
-    return Cause(clipped(words, _LONGEST), _shown(lines), lines[0].number, lines[0].process)
+    return Cause(without_middle(words, _LONGEST), _shown(lines), lines[0].number, lines[0].process)
 
 
 def cause_of(raised: Raised, lines: Sequence[Line]) -> Cause:
@@ -327,7 +331,7 @@ def cause_of(raised: Raised, lines: Sequence[Line]) -> Cause:
     near = (line for line in lines[at : at + _NEAR] if line.has_labels_of(raised.line))
     following = list(islice(near, min(more, _MOST - 1)))
     return Cause(
-        clipped(raised.words, _LONGEST),
+        without_middle(raised.words, _LONGEST),
         _shown([*([raised.frame] if raised.frame else []), *following]),
         raised.line.number,
         raised.line.process,

@@ -31,7 +31,7 @@ from verl_doctor.toolkit.logs.phase import FIRST_STEP, phase_of, phase_of_line
 from verl_doctor.toolkit.logs.python_errors import Raised, bare_errors
 from verl_doctor.toolkit.logs.stage import stage_of
 from verl_doctor.toolkit.logs.survived import SURE, Steps
-from verl_doctor.toolkit.text import clipped
+from verl_doctor.toolkit.text import without_middle
 
 # What `datasets` logs before an exception that gives no reason.
 _REPORT = re.compile(r".*?(Failed to read file '[^']+') with error <class '(?:\w+\.)*(\w+)'>: (.+)")
@@ -189,7 +189,7 @@ def _with_code(error: LoggedError, raised: Raised) -> LoggedError:
         return error
     return replace(
         error,
-        words=clipped(f"{error.words}: {code}", LONGEST),
+        words=without_middle(f"{error.words}: {code}", LONGEST),
         lines=(*error.lines[:-1], f"    {code}", *error.lines[-1:]),
     )
 
@@ -207,6 +207,6 @@ def _with_report(error: LoggedError, raised: Raised, lines: Sequence[Line]) -> L
     line, found = report
     return replace(
         error,
-        words=clipped(f"{found[2]}: {found[3]} ({found[1]})", LONGEST),
+        words=without_middle(f"{found[2]}: {found[3]} ({found[1]})", LONGEST),
         lines=(line.written[:LONGEST], *error.lines),
     )

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from verl_doctor.toolkit.logs.answer import Answer
 from verl_doctor.toolkit.logs.diagnosis import Reading, read, together
-from verl_doctor.toolkit.logs.document import Answer
 from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.recognised import Kind, Recognised
 from verl_doctor.toolkit.logs.sources import Read, Source, UnreadableError, opened

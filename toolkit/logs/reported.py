@@ -26,7 +26,7 @@ from verl_doctor.toolkit.logs.phase import phase_of_process
 from verl_doctor.toolkit.logs.python_errors import LOOKUPS, OVERRIDES, Raised, variable_read_at
 from verl_doctor.toolkit.logs.signature import Signature, which
 from verl_doctor.toolkit.logs.survived import Steps
-from verl_doctor.toolkit.text import clipped
+from verl_doctor.toolkit.text import without_middle
 
 _FRAME = '  File "'
 _THROWN = "terminate called after throwing an instance of "
@@ -88,7 +88,7 @@ def reports_in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str)
             source,
             line.number,
             line.process,
-            clipped(words, LONGEST),
+            without_middle(words, LONGEST),
             tuple(other.written[:LONGEST] for other in lines[at : at + 1 + signature.quotes]),
             signature,
         )

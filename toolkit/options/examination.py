@@ -12,7 +12,8 @@ from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine import session
 from verl_doctor.toolkit.engine.examination import OneMachine, Source
 from verl_doctor.toolkit.engine.session import Session
-from verl_doctor.toolkit.options.options import Rules, View
+from verl_doctor.toolkit.options.rule_options import Rules
+from verl_doctor.toolkit.options.view_options import View
 from verl_doctor.toolkit.render.render import ReportAnswer
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.target import Options, Target

@@ -21,7 +21,10 @@ _SOON = 0.01  # seconds until a thread looks again whether a heavier one has tak
 
 
 class Turns:
-    """One turn, the thread that holds it, and the weights of the threads that wait for it."""
+    """One turn, the thread that holds it, and the weights of the threads that wait for it.
+
+    `at_work` names what has begun and not ended, by thread, the first first.
+    """
 
     def __init__(self, patience: float = _LONGEST_TURN) -> None:
         self._patience = patience
@@ -29,17 +32,20 @@ class Turns:
         self._holder: int | None = None
         self._until = 0.0
         self._weights: dict[int, float] = {}
+        self.at_work: dict[int, str] = {}
 
     @contextlib.contextmanager
-    def turn(self, weight: float = 0.0) -> Iterator[None]:
+    def turn(self, weight: float = 0.0, name: str = "") -> Iterator[None]:
         """Run alone, as soon as each running collector has ended, waits for something, or exceeded its turn.
 
         Of those that wait, the one with the largest `weight` is next.
         """
         self._take(weight)
+        self.at_work[threading.get_ident()] = name
         try:
             yield
         finally:
+            del self.at_work[threading.get_ident()]
             self._leave()
 
     @contextlib.contextmanager

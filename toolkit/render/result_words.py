@@ -11,7 +11,7 @@ from typing import Final
 from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Report, Status
 from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
-from verl_doctor.toolkit.text import clipped, counted
+from verl_doctor.toolkit.text import counted, without_middle
 from verl_doctor.toolkit.verdict import WORDS
 
 SILENCED: Final = "ignored until a date"
@@ -58,7 +58,7 @@ def first_fault(report: Report) -> str:
     when = ", ".join(filter(None, WHEN[finding.phase])) if finding.phase else ""
     around = f"{when}{': ' if when else ''}", f" ({result.code}{where})"
     room = max(_LONGEST - sum(map(len, around)), _LEAST)
-    return clipped(finding.message, room).join(around)
+    return without_middle(finding.message, room).join(around)
 
 
 def counts(report: Report) -> str:
@@ -251,9 +251,12 @@ def step_without_verl(report: Report) -> tuple[str, str]:
 
 
 def _by_hand(finding: Finding, short: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Return what to do about a finding without a fix: the line to edit, or else the remedy. No command."""
+    """Return what to do about a finding without a fix: the place that shows it, and the remedy. No command.
+
+    The remedy begins with its verb: what it names may be edited there, installed, or run.
+    """
     if finding.location is not None and finding.location.line:
-        return [("", f"edit {short(str(finding.location))}: {finding.remedy or finding.message}")]
+        return [("", f"{short(str(finding.location))}: {finding.remedy or finding.message}")]
     return [("", finding.remedy)] if finding.remedy else []
 
 

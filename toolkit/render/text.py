@@ -143,7 +143,7 @@ def _finding(
     yield from head
     rows = _evidence(finding, report) if verbose else []
     if not verbose and finding.also:
-        rows.append(("and", f"{counted(len(finding.also), 'more place')} (-v shows them)"))
+        rows.append(("and", f"{counted(len(finding.also), 'more place')} (-v shows all)"))
     rows += [
         ("node", render_nodes.of(finding, verbose=verbose)),
         ("note", "" if result.reason_kind == SILENCED else result.reason),
@@ -217,7 +217,7 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     parts += [counted(hints, "hint")] if hints and not verbose else []
     unjudged = sum(len(result.unjudged) for result in report.results)
     parts += [f"{counted(unjudged, 'place')} could not be checked"] if unjudged else []
-    more = "" if verbose else "; -v shows them"
+    more = "" if verbose else "; -v shows all"
     last = f"{WORDS[report.verdict]}: {', '.join(parts)}{more}; {report.seconds:.1f} s"
     if report.unchanged is not None:
         last += (

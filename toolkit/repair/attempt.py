@@ -17,7 +17,13 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.repair import installs, job_environment
 from verl_doctor.toolkit.repair.blame import blame_of, paths_of
 from verl_doctor.toolkit.repair.forecast import edit_of, passing
-from verl_doctor.toolkit.repair.improvement import Comparison, findings_of, has_more_errors, not_repaired
+from verl_doctor.toolkit.repair.improvement import (
+    Comparison,
+    findings_of,
+    has_more_errors,
+    not_repaired,
+    revealed,
+)
 from verl_doctor.toolkit.repair.job_environment import JobEnvironment
 from verl_doctor.toolkit.repair.plan import Plan, plans
 from verl_doctor.toolkit.repair.work import Edit, Work
@@ -151,7 +157,9 @@ def _attempt(
             {code: count for code, count in new_errors.items() if code in {plan.code, *caused}}
         )
     if worse := look.worse(before, report, new_errors):
-        result = _undone(plan, home, undoable, worse, name, outcome="made worse, undone")
+        beneath = revealed(plan, before, report, new_errors)
+        outcome: Outcome = "still failing" if beneath else "made worse, undone"
+        result = _undone(plan, home, undoable, beneath or worse, name, outcome)
         return {requested: result}, _without(original.named(home, done), plan)
     if not why:
         return {requested: plan.ended("repaired", "", name, notes_of_plan)}, after
@@ -182,7 +190,8 @@ def _with_later_edits(
             (plan for plan in now if edit_of(plan) not in tried and _is_edit(work, plan, paths)), None
         )
         if plan is None or len(tried) > _MOST_TRIED:
-            return _reverted(original, work, why)
+            results, work = _reverted(original, work, why)
+            return {**later, **results}, work
         tried |= {edit_of(plan)}
         results, work = _attempt(work, plan, now, collection, report, tried)
         later |= results
@@ -204,21 +213,22 @@ def _is_edit(work: Work, plan: Plan, paths: Container[str]) -> bool:
 
 
 def _reverted(original: Work, work: Work, why: str) -> tuple[dict[Plan, Repair], Work]:
-    """Revert the edits that were made since `original`, the last first; return the result of the first.
+    """Revert the edits that were made since `original`, the last first, and return their results.
 
-    Those that cannot be reverted are reported too.
+    `why` the first did not help; the others were made on top of it. Those that cannot be reverted stand.
     """
     results: dict[Plan, Repair] = {}
     first = work.edits[len(original.edits)].plan
     for edit in reversed(work.edits[len(original.edits) :]):
-        result = _undone(edit.plan, edit.home, edit.transaction, why, work.name)
+        reason = why if edit.plan == first else f"it needs the repair of {first.code}, which did not help"
+        result = _undone(edit.plan, edit.home, edit.transaction, reason, work.name)
         if result.transaction is not None:  # nor can those below it
             standing = (edit.plan for edit in work.edits[len(original.edits) :])
-            results = {plan: plan.ended("still failing", result.reason, work.name) for plan in standing}
+            results |= {plan: plan.ended("still failing", result.reason, work.name) for plan in standing}
             return results, replace(work, seen=None)
         work = replace(work, edits=work.edits[:-1])
-        results = {first: result}
-    return results, replace(original, name=work.name, seen=None)
+        results[edit.plan] = result
+    return dict(reversed(results.items())), replace(original, name=work.name, seen=None)
 
 
 def _costly_facts(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:

@@ -83,6 +83,31 @@ def not_repaired(plan: Plan, before: Report, after: Report) -> str:
     )
 
 
+def revealed(plan: Plan, before: Report, after: Report, codes: Container[str]) -> str:
+    """Return which error of these rules a corrected name only reveals: its value was wrong before too.
+
+    "" for none.
+    """
+    names = {
+        _key(rewrite.new)
+        for finding in findings_of(before, plan)
+        if finding.fix == plan.fix.id and finding.correction is not None
+        for rewrite in finding.correction.rewrites
+        if rewrite.new and rewrite.old and _key(rewrite.new) != _key(rewrite.old)
+    }
+    for result, finding in after.findings():
+        about = finding.subject
+        is_new = result.code in codes and finding.severity == "error"
+        if is_new and about is not None and about.kind == "setting" and about.name in names:
+            return f"with the correct name its value is refused ({result.code}: {finding.message})"
+    return ""
+
+
+def _key(word: str) -> str:
+    """Return the setting that a word of the command names."""
+    return word.lstrip("+~").partition("=")[0]
+
+
 def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]:
     """Count the errors, warnings and hints of the rule that offer this fix or are about these files.
 

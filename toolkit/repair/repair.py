@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.change import Change, Fix
 from verl_doctor.toolkit.changes import apply
-from verl_doctor.toolkit.changes.journal import new_run
+from verl_doctor.toolkit.changes.records import new_run
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.repair import installs
 from verl_doctor.toolkit.repair.attempt import COSTLY, NO_FOLDER, attempt_all, why_unsafe, with_variables
 from verl_doctor.toolkit.repair.forecast import foresee, passing, with_best_fixes
-from verl_doctor.toolkit.repair.improvement import not_repaired
+from verl_doctor.toolkit.repair.improvement import not_repaired, revealed
 from verl_doctor.toolkit.repair.job_environment import JobEnvironment
 from verl_doctor.toolkit.repair.plan import Plan, fixable, plan_of, plans
 from verl_doctor.toolkit.repair.work import Work
@@ -178,10 +178,11 @@ def _without_new_failures(repairs: list[Repair], work: Work, first: Report) -> t
             for number, repair in enumerate(repairs)
             if (repair.fix, repair.code) == (edit.plan.fix.id, edit.plan.code)
         ]
+        why = revealed(edit.plan, edit.before, report, failing) or useless
         repairs[of_edit[-1]] = (
-            edit.plan.ended("made worse, undone", f"{min(failing)} found more errors after it")
-            if failing
-            else edit.plan.ended("still failing", f"{useless}, so the change was undone")
+            edit.plan.ended("still failing", f"{why}, so the change was undone")
+            if why
+            else edit.plan.ended("made worse, undone", f"{min(failing)} found more errors after it")
         )
     return repairs, work
 

@@ -10,7 +10,7 @@ from typing import Any
 from verl_doctor.toolkit.change import Change, InstallPackages, ReplaceFile
 from verl_doctor.toolkit.changes import apply, links
 from verl_doctor.toolkit.changes.apply import Transaction
-from verl_doctor.toolkit.changes.journal import Run
+from verl_doctor.toolkit.changes.records import Run
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.sources.python.source import parse, read, walk
+from verl_doctor.toolkit.sources.python.source import parse_file, read, walk
 from verl_doctor.toolkit.system.own_files import DATA
 
 _SETTINGS = "actor_rollout_ref.rollout.multi_turn"
@@ -171,8 +171,7 @@ def _has_agent(verl: Path) -> bool:
 
 
 def _module(path: Path) -> ast.Module | Unknown:
-    content = read(path)
-    tree = parse(content, path) if isinstance(content, bytes) else content
+    tree = parse_file(path)
     return tree if isinstance(tree, ast.Module) else Unknown(tree.reason)
 
 

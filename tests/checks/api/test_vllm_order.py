@@ -6,9 +6,9 @@ from support.miniatures.source_trees import compare, verl, vllm
 
 from verl_doctor.checks.api.vllm_attribute_missing import vllm_attribute_missing
 from verl_doctor.checks.api.vllm_import_missing import vllm_import_missing
+from verl_doctor.toolkit.collectors.api.surroundings import Surroundings
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import VllmUses
-from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.render import text as render_text
 from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.result import Report

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from io import BytesIO
 
+from verl_doctor.toolkit.logs.causes import remedy_of
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import remedy_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
 
 PACKAGES = "/venv/lib/python3.11/site-packages"

@@ -10,8 +10,8 @@ import pytest
 from verl_doctor.toolkit.change import ReplaceFile
 from verl_doctor.toolkit.changes import journal
 from verl_doctor.toolkit.changes.apply import PartlyUndoneError, apply, history, undo_together
-from verl_doctor.toolkit.changes.journal import new_run
 from verl_doctor.toolkit.changes.later_edits import both
+from verl_doctor.toolkit.changes.records import new_run
 from verl_doctor.toolkit.system.errors import Refused
 
 OLD, NEW = b"one\ntwo\nthree\nfour\n", b"one\n# two  # mark\n2\nthree\nfour\n"
@@ -97,9 +97,10 @@ def test_older_change_waits_for_a_newer_one_that_stays(two: tuple[Path, Path]) -
     file.write_bytes(b"A\nb\nmine\nd\n")
     with pytest.raises(
         PartlyUndoneError,
-        match=r"touch lines that the repair changed(.|\n)*0001 cannot be undone before 0002",
-    ):
+        match=r"touch lines that the repair changed(.|\n)*0001 was not undone: 0002, which changed",
+    ) as raised:
         undo_together([(home, "1"), (home, "2")], keep_edits=True)
+    assert "undo 0002 first" not in str(raised.value)  # it is undone by the same command
     assert file.read_bytes() == b"A\nb\nmine\nd\n"
     assert [done.state for done in history(home)] == ["applied", "applied"]
 
@@ -109,6 +110,8 @@ def test_newer_change_is_undone_and_an_edited_older_one_stays(two: tuple[Path, P
     file.write_bytes(b"mine\nb\nC\nd\n")
     with pytest.raises(PartlyUndoneError, match="0001 was not undone") as raised:
         undo_together([(home, "1"), (home, "2")], keep_edits=True)
+    assert "-A\n+mine\n" in str(raised.value)
+    assert "+C" not in str(raised.value)  # the newer change is not the user's edit
     assert file.read_bytes() == b"mine\nb\nc\nd\n"
     assert [done.id for done in raised.value.undone] == ["0002"]
     assert [done.state for done in history(home)] == ["applied", "undone"]

@@ -79,6 +79,17 @@ def test_any_two_machines_can_be_compared(old: str, new: str) -> None:
     assert found.verdict == ("equal" if old == new else "matters")
 
 
+def test_no_line_of_a_comparison_is_cut() -> None:
+    found = between(healthy_node(), machine("laptop"))
+    assert found.of("matters")
+    old = Snapshot({}, path=f"/a/{'long/' * 20}old.json", machine="node-1", taken="2026-01-01T00:00:00Z")
+    found = replace(found, old=old)
+    lines = [line.plain for line in _text(found)]
+    assert len(lines) <= 20
+    assert "old.json" in "".join(lines)
+    assert [line for line in lines if line.endswith("...")] == []
+
+
 def _text(found: Comparison) -> list[Any]:
     return list(text_lines(found, 80, every=False))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
 from verl_doctor.toolkit.comparison import meaning
+from verl_doctor.toolkit.target import Target
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,39 @@ def test_variables_need_a_name(old: str) -> None:
 )
 def test_limits_are_numbers(old: str, exported: str) -> None:
     assert meaning.ulimit("open files", old, "") == exported
+
+
+@pytest.mark.parametrize(
+    ("step", "command"),
+    [
+        (
+            "verl-doctor fix --select PKG101",
+            "verl-doctor fix --select PKG101 --python /env/bin/python --tree vllm=/src/vllm run.sh",
+        ),
+        (
+            "verl-doctor check LAUNCH_SCRIPT",
+            "verl-doctor check --python /env/bin/python --tree vllm=/src/vllm run.sh",
+        ),
+        (
+            "verl-doctor check --select PKG  # shows it",
+            "verl-doctor check --select PKG --python /env/bin/python --tree vllm=/src/vllm run.sh  # shows it",
+        ),
+        (
+            "verl-doctor patches apply 'my old.json' --apply",
+            "verl-doctor patches apply 'my old.json' --apply --python /env/bin/python --tree vllm=/src/vllm",
+        ),
+        ("pip install verl==0.9.1", "/env/bin/python -m pip install verl==0.9.1"),
+        ("export A=1", "export A=1"),
+        ("copy it here: verl-doctor fix it", "copy it here: verl-doctor fix it"),
+        ("", ""),
+    ],
+)
+def test_pasted_command_is_about_the_target_that_the_user_named(step: str, command: str) -> None:
+    named = Target(Path("/env/bin/python"), "--python", vllm=Path("/src/vllm"), files=(Path("run.sh"),))
+    assert meaning.complete(step, named) == command
+
+
+def test_command_names_no_target_that_the_user_did_not_name() -> None:
+    found = Target(Path("/env/bin/python"), "virtual environment")
+    assert meaning.complete("pip install verl==0.9.1", found) == "pip install verl==0.9.1"
+    assert meaning.complete("verl-doctor check LAUNCH_SCRIPT", found) == "verl-doctor check LAUNCH_SCRIPT"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -114,7 +115,7 @@ def test_missing_packages_stop_the_job_together() -> None:
     found = between(side("0.9.1", *requires), side("0.9.1", *requires, without=("torch", "ray")))
     missing = [entry for entry in found.of("breaks") if entry.codes == ("PKG101",)]
     assert {entry.subject for entry in missing} == {"torch", "ray"}
-    assert {entry.next for entry in missing} == {"verl-doctor fix --select PKG101"}
+    assert {entry.next for entry in missing} == {f"verl-doctor fix --select PKG101 --python {sys.executable}"}
     lines = [line.plain for line in text_lines(found, None, every=False)]
     assert sum("2 packages are not installed: torch" in line for line in lines) == 1
 

@@ -5,18 +5,37 @@ from __future__ import annotations
 import ast
 import io
 import sys
+import threading
 import time
+from dataclasses import dataclass
 
 import pytest
 from support.places import ROOT
 
 from verl_doctor.toolkit.console import progress
 from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.facts import collector
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+BEGUN, END = threading.Event(), threading.Event()
+
+
+@dataclass(frozen=True)
+class Lasting:
+    pass
+
+
+@collector()
+def lasting() -> Lasting:
+    BEGUN.set()
+    END.wait(120)
+    return Lasting()
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +59,17 @@ def test_progress_is_shown_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "reading \\x1b[31mvllm" in output
     assert output.endswith("\r\x1b[2K")
     assert "\n" not in output
+
+
+def test_collector_that_a_rule_waits_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    collection = Collection((lasting,), {})
+    collection.start((Lasting,))
+    assert BEGUN.wait(120)
+    output = shown(Terminal(), monkeypatch, wait=True)
+    END.set()
+    assert "vllm; reading Lasting" in output
+    collection.get(Lasting)
+    assert "; reading" not in shown(Terminal(), monkeypatch, wait=True)
 
 
 def test_short_run_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:

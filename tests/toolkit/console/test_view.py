@@ -7,6 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from verl_doctor.toolkit.console import view
 from verl_doctor.toolkit.console.answer import Answer
@@ -52,3 +53,20 @@ def test_failed_write_to_stdout_is_one_sentence(
 def test_unknown_format_is_an_error() -> None:
     with pytest.raises(KeyError):
         show(ANSWER, "github", Path("never-written"))
+
+
+def test_verdict_at_the_end_of_a_long_output_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = f"WILL FAIL  {'a sentence that goes on ' * 6}(HOST108, run.sh:3)"
+
+    class Long(Well):
+        def text_lines(self, width: int | None) -> list[str]:
+            return [verdict, *["evidence"] * 30]
+
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, width=80, height=24)
+    monkeypatch.setattr(view, "_console", lambda _: console)
+    view.write(Long(), "text", out)
+    last = out.getvalue().rpartition("evidence\n\n")[2].splitlines()
+    assert " ".join(last).split() == verdict.split()
+    assert max(map(len, last)) <= 80
+    assert last[-1].endswith("(HOST108, run.sh:3)")

@@ -88,9 +88,34 @@ def test_ignore_entry_has_a_reason_and_an_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "reasons"),
+    [
+        ("jobs/debug_1.sh", {"CFG111": "large node", "RAY104": "shared"}),
+        ("jobs/train.sh", {"CFG111": "all jobs", "RAY104": "shared"}),
+        ("elsewhere/jobs/debug_1.sh", {"CFG111": "all jobs", "RAY104": "shared"}),
+        ("elsewhere/own.sh", {"CFG111": "all jobs", "RAY104": "its own"}),
+    ],
+)
+def test_rule_is_ignored_for_a_single_launch_file(tmp_path: Path, file: str, reasons: dict[str, str]) -> None:
+    entry = '{{ reason = "{}", until = 2026-12-01 }}'.format
+    (tmp_path / "verl-doctor.toml").write_text(
+        f"[ignore]\nCFG111 = {entry('all jobs')}\nRAY104 = {entry('shared')}\n"
+        f'[per_file_ignores."jobs/debug*.sh"]\nCFG111 = {entry("large node")}\n'
+        f'[per_file_ignores."own.sh"]\nray104 = {entry("its own")}\n'
+    )
+    config = load(tmp_path)
+    found = config.ignores_for([tmp_path / "env.yaml", tmp_path / file])
+    assert {code: ignore.reason for code, ignore in found.items()} == reasons
+    assert config.ignores_for([]) == config.ignore
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[[[", "not valid TOML"),
+        ("per_file_ignores = 3", "per_file_ignores must be a table of launch files"),
+        ('per_file_ignores = { "a.sh" = 3 }', 'per_file_ignores."a.sh" must be a table of codes'),
+        ('per_file_ignores = { "a.sh" = { CFG111 = 3 } }', 'per_file_ignores."a.sh".CFG111 needs a reason'),
         ("selct = []", "unknown key 'selct'"),
         ('select = "VLLM"', "list of strings"),
         ("marker = 3", "marker must be one word"),

@@ -24,7 +24,8 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.result import CheckResult
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, check
-from verl_doctor.toolkit.system import cache, looks
+from verl_doctor.toolkit.system import cache
+from verl_doctor.toolkit.system.looks import states
 from verl_doctor.toolkit.target import Target
 
 
@@ -102,7 +103,7 @@ def no_sun(weather: Weather) -> Iterator[Finding]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change counts at once: the tests would have to wait for two seconds before each."""
-    monkeypatch.setattr(looks, "_TICKS", dict.fromkeys(looks._TICKS, -60.0))
+    monkeypatch.setattr(states, "_TICKS", dict.fromkeys(states._TICKS, -60.0))
     sun[0] = "shines"
 
 
@@ -296,14 +297,14 @@ def test_clock(place: Path, monkeypatch: pytest.MonkeyPatch, hours: int) -> None
 
 def test_recent_changes_are_not_relied_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file just written may be written again within a clock tick."""
-    monkeypatch.setattr(looks, "_TICKS", dict.fromkeys(looks._TICKS, 2.0))
+    monkeypatch.setattr(states, "_TICKS", dict.fromkeys(states._TICKS, 2.0))
     here = session(place)
     judged(here)
     assert judged(here)[1] is None
 
 
 def test_file_systems_without_reliable_times(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looks, "_TICKS", {})
+    monkeypatch.setattr(states, "_TICKS", {})
     here = session(place)
     judged(here)
     assert judged(here)[1] is None

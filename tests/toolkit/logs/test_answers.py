@@ -14,23 +14,14 @@ from verl_doctor.toolkit.commands.explain import documentation
 from verl_doctor.toolkit.commands.logs import render
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.logs.advice.places import quoted_source
+from verl_doctor.toolkit.logs.answer import Answer, Confirmation
+from verl_doctor.toolkit.logs.causes import name_of, remedy_of
+from verl_doctor.toolkit.logs.confirming import confirmation, is_about
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import (
-    FIRST_CAUSE,
-    NOT_DETERMINED,
-    OK,
-    YOUR_CODE,
-    YOUR_CONFIGURATION,
-    Answer,
-    Confirmation,
-    confirmation,
-    document,
-    is_about,
-    name_of,
-    next_steps,
-    remedy_of,
-)
+from verl_doctor.toolkit.logs.document import document
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.headline import FIRST_CAUSE, NOT_DETERMINED, OK, YOUR_CODE, YOUR_CONFIGURATION
+from verl_doctor.toolkit.logs.next_steps import next_steps
 from verl_doctor.toolkit.logs.signature import of_logs_alone, signatures
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Phase, Subject
 
@@ -254,3 +245,18 @@ def test_guide_lists_the_headlines() -> None:
     words = re.findall(r"^\| `([A-Z ]+)` \|", table, re.MULTILINE)
     assert sorted(words) == sorted([OK, FIRST_CAUSE, NOT_DETERMINED, YOUR_CODE, YOUR_CONFIGURATION])
     assert len(table.strip().splitlines()) == len(words) + 2
+
+
+def test_lines_of_a_log_are_wrapped_or_keep_their_ends() -> None:
+    long = NO_NCCL.replace("built in\n", f"built in {'on and on ' * 30}the value is 7\n")
+    code, _ = cause_of(answered(long))
+    remedy = f"replace it {'on and on ' * 12}in /x.py:7"
+    confirmed = {code: (Confirmation("VLLM101", "it is wrong", "/x.py:7", remedy),)}
+    lines = [line.plain for line in render.text_lines(answered(long, confirmed=confirmed), 80)]
+    assert max(map(len, lines)) <= 80
+    assert any(line.endswith("in /x.py:7") for line in lines)
+    assert any(line.endswith("value is 7") for line in lines)
+    code_line = f"    raise ValueError({'on and on ' * 12}, key=7)"
+    fitting = render._fitting(code_line, 80)
+    assert len(fitting) == 76
+    assert (fitting[:16], fitting[-7:]) == (code_line[:16], " key=7)")

@@ -6,9 +6,9 @@ import io
 
 import pytest
 
+from verl_doctor.toolkit.logs.causes import remedy_of
 from verl_doctor.toolkit.logs.conditions import contradicts, fitting, traits_of
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import remedy_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.lines import log_lines
 from verl_doctor.toolkit.logs.signature import signatures

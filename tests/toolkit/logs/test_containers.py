@@ -9,9 +9,11 @@ from io import BytesIO
 
 import pytest
 
+from verl_doctor.toolkit.logs.answer import Answer
+from verl_doctor.toolkit.logs.causes import name_of
 from verl_doctor.toolkit.logs.diagnosis import read, together
-from verl_doctor.toolkit.logs.document import Answer, headline, name_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.headline import headline
 from verl_doctor.toolkit.logs.lines import log_lines, without_collected_levels
 
 FAILED = """\

@@ -7,9 +7,10 @@ import io
 import pytest
 from support.logs.builder import DRIVER_SAW_IT, spoken, traceback
 
+from verl_doctor.toolkit.logs.answer import Answer
 from verl_doctor.toolkit.logs.diagnosis import Reading, read, together
-from verl_doctor.toolkit.logs.document import Answer, headline
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.headline import headline
 
 RUNNER = "(TaskRunner pid=7131) "
 STEP = f"{RUNNER}step:1 - actor/loss:0.1 - timing_s/step:9.5\n"

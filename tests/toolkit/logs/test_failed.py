@@ -6,9 +6,10 @@ import io
 
 import pytest
 
+from verl_doctor.toolkit.logs.answer import Answer
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import Answer, headline
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.headline import headline
 
 STARTED = "2026-11-20 10:00:00,100 INFO worker.py:1927 -- Started a local Ray instance.\n" * 3
 STEP = "(TaskRunner pid=7) step:2 - actor/pg_loss:0.01 - critic/score/mean:0.25\n"

@@ -7,9 +7,10 @@ import io
 import pytest
 from support.logs.builder import spoken, traceback
 
+from verl_doctor.toolkit.logs.answer import Answer
 from verl_doctor.toolkit.logs.diagnosis import Reading, read
-from verl_doctor.toolkit.logs.document import Answer, headline
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.headline import headline
 from verl_doctor.toolkit.logs.python_errors import OVERRIDES
 
 RUNNER = "(TaskRunner pid=7131) "

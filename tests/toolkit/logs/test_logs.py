@@ -22,10 +22,11 @@ from verl_doctor.toolkit.commands.logs import render
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.logs import excerpt as logs_excerpt
 from verl_doctor.toolkit.logs import sources
+from verl_doctor.toolkit.logs.answer import Answer, Confirmation
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import Answer, Confirmation, next_steps
 from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.lines import log_lines
+from verl_doctor.toolkit.logs.next_steps import next_steps
 from verl_doctor.toolkit.logs.signature import read as signatures_in
 from verl_doctor.toolkit.logs.sources import Source, UnreadableError, opened, sources_of
 from verl_doctor.toolkit.system.secret import without_secrets

@@ -7,9 +7,10 @@ import io
 import pytest
 from support.logs.builder import DRIVER_SAW_IT, NOISE, spoken, traceback
 
+from verl_doctor.toolkit.logs.answer import Answer
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import Answer, headline
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.headline import headline
 
 DISK = traceback("OSError: [Errno 28] No space left on device", place="/home/u/x.py")
 RUNNER = "(TaskRunner pid=7) "

@@ -8,7 +8,8 @@ import pytest
 from support.logs.builder import NOISE
 
 from verl_doctor.toolkit.exit_code import ExitCode
-from verl_doctor.toolkit.logs.document import Answer, headline
+from verl_doctor.toolkit.logs.answer import Answer
+from verl_doctor.toolkit.logs.headline import headline
 from verl_doctor.toolkit.logs.reading import diagnose
 from verl_doctor.toolkit.logs.sources import sources_of
 

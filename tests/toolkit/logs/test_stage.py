@@ -7,8 +7,8 @@ import io
 import pytest
 from support.logs.builder import RAY, spoken
 
+from verl_doctor.toolkit.logs.causes import remedy_of
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import remedy_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.logged_error import LoggedError
 

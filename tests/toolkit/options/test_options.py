@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.running import Doctor
 
-from verl_doctor.toolkit.options.options import Size
+from verl_doctor.toolkit.options.value_types import Size
 
 REFUSED = {
     "smoke": (

@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +18,12 @@ from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.console import markdown_text, view
 from verl_doctor.toolkit.console.formats import FORMATS
-from verl_doctor.toolkit.render import junit, markdown
+from verl_doctor.toolkit.render import each, junit, markdown
 from verl_doctor.toolkit.render import text as render_text
 from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.render.render import ReportAnswer
 from verl_doctor.toolkit.render.result_words import next_steps, repair_command, stopped_by
-from verl_doctor.toolkit.result import CheckResult, ReasonKind, Repair, Report
+from verl_doctor.toolkit.result import CheckResult, JobReport, ReasonKind, Repair, Report
 from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location, Subject
 from verl_doctor.toolkit.text import harmless, wrapped
 
@@ -89,6 +90,13 @@ def test_report_is_ordered_verdict_paths_next_step_evidence() -> None:
     assert order == sorted(order)
 
 
+def test_headline_of_a_long_message_keeps_its_beginning_and_its_end() -> None:
+    content = report(finding(f"data.path {'goes on and on ' * 30}but must be 7"))
+    first = text(content).splitlines()[0]
+    assert first.startswith("WILL FAIL  data.path goes on")
+    assert first.endswith("but must be 7 (VLLM101, x.py:7)")
+
+
 def test_next_command_examines_the_same_target() -> None:
     assert "\n  verl-doctor fix --python /env/bin/python\n" in text(report(finding()))
     assert "verl-doctor fix" not in text(
@@ -127,11 +135,14 @@ def test_repair_of_a_variable_has_the_folder_that_it_needs() -> None:
     assert "--output-env" in repair_command("VLLM101", replace(about, location=None), report(about))
 
 
-def test_line_to_edit_is_a_comment_among_the_commands() -> None:
+def test_place_and_remedy_are_a_comment_among_the_commands() -> None:
     by_hand = replace(finding(remedy="write it"), fix=None)
     lines = text(report(by_hand)).splitlines()
     first = lines[lines.index("Next:") + 1]
-    assert first == "  # edit /env/lib/verl/x.py:7: write it"
+    assert first == "  # /env/lib/verl/x.py:7: write it"
+    install = finding(remedy="install math_verify with the job's Python")
+    lines = text(report(replace(install, fix=None))).splitlines()
+    assert "  # /env/lib/verl/x.py:7: install math_verify with the job's Python" in lines
     (anywhere,) = (why for command, why in next_steps(report(replace(by_hand, location=None))) if not command)
     assert anywhere == "write it"
 
@@ -251,6 +262,21 @@ def test_stopped_path_wraps_its_codes_after_its_name() -> None:
     assert lines[start + 1].startswith(" " * len("  async rollout  ") + "VLLM1")
 
 
+def test_scripts_judged_separately_name_what_could_not_be_judged() -> None:
+    passed = CheckResult("CFG101", "t", "pass")
+    lacking = replace(report(), results=(passed, skipped("PY102", "no packages", "fact unknown")))
+    several = {"b.sh": lacking, "c.sh": lacking, "a.sh": report(finding())}
+    jobs = tuple(JobReport(f"/here/{name}", job) for name, job in several.items())
+    lines = list(each.lines(replace(lacking, jobs=jobs), Path("/here")))
+    assert lines == [
+        "b.sh, c.sh: 1 rule could not check: no packages",
+        "3 scripts judged, 1 will fail, 0 not checked",
+    ]
+    broken = tuple(JobReport(f"/here/{name}", report()) for name in several)
+    (reason, _) = each.lines(replace(report(), jobs=broken), Path("/here"))
+    assert reason == "NOT CHECKED: 1 rule could not check: the rule broke: KeyError"
+
+
 @pytest.mark.parametrize("width", [80, 40, None])
 def test_commands_to_copy_have_separate_lines(width: int | None) -> None:
     python = "/a/folder/that/is/deep/and/has/a/long/name/so/that/eighty/columns/do/not/hold/it/bin/python"
@@ -280,6 +306,15 @@ def test_terminal_shows_the_first_warnings_and_counts_the_rest() -> None:
     assert "warning 11" in text(report(*many))
 
 
+def test_last_line_is_right_for_a_single_warning_that_is_shown() -> None:
+    warned = CheckResult("VLLM101", "t", "warn", findings=(replace(finding(), severity="warning"),))
+    lines = text(replace(report(), results=(warned,)), 80).splitlines()
+    assert any(line.startswith("VLLM101 warning  it is wrong") for line in lines)
+    assert lines[-1] == "NO FAULT FOUND: 1 warning; -v shows all; 0.5 s"
+    folded = finding(also=(Location("/x.py", 3),))
+    assert "1 more place (-v shows all)" in text(report(folded))
+
+
 def test_pipe_gets_one_line_per_message() -> None:
     message = "a sentence that goes on and on " * 8
     assert any(message.strip() in line for line in text(report(finding(message))).splitlines())
@@ -287,7 +322,7 @@ def test_pipe_gets_one_line_per_message() -> None:
 
 def test_further_places_are_folded_unless_requested() -> None:
     many = finding(also=tuple(Location("/x.py", line) for line in range(20)))
-    assert "20 more places (-v shows them)" in text(report(many))
+    assert "20 more places (-v shows all)" in text(report(many))
     assert "/x.py:19" in text(report(many), verbose=True)
 
 

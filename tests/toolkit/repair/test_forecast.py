@@ -21,7 +21,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.render.text import render
 from verl_doctor.toolkit.repair import repair
 from verl_doctor.toolkit.result import Forecast, Report
-from verl_doctor.toolkit.rule import Correction, Evidence, Finding, Location, Rewrite, check
+from verl_doctor.toolkit.rule import Correction, Evidence, Finding, Location, Rewrite, Subject, check
 from verl_doctor.toolkit.target import Target
 
 SCRIPT = "python3 -m verl.trainer.main_ppo \\\n  a.one={one} \\\n  a.two={two}\n"
@@ -287,3 +287,69 @@ def test_edit_is_not_undone_for_what_fails_in_the_old_script_too(tmp_path: Path)
     after = repair.carry_out(run, look, run.check(look), unsafe=False)
     assert [(done.code, done.outcome) for done in after.repairs or ()] == [("CFG908", "repaired")]
     assert b"a.one=on" in (tmp_path / "run.sh").read_bytes()
+
+
+@check("CFG913")
+def name_is_unknown(launch: Launch) -> Iterator[Finding]:
+    """A setting has a wrong name."""
+    for word in words(launch):
+        if (word.text or "").startswith("a.oen="):
+            found = correction("CFG913", word, (word.text or "").replace("oen", "one"))
+            yield Finding("there is no a.oen", Evidence("oen"), fix="script-word", correction=found)
+
+
+@check("CFG914")
+def value_is_refused(launch: Launch) -> Iterator[Finding]:
+    """The first word has a value for which no other is known."""
+    for word in words(launch):
+        if word.text == "a.one=maybe":
+            yield Finding("one must be yes or no", Evidence("maybe"), subject=Subject("setting", "a.one"))
+
+
+def test_corrected_name_that_reveals_a_wrong_value_made_nothing_worse(tmp_path: Path) -> None:
+    run = session_of(tmp_path, "maybe", "new")
+    script = tmp_path / "run.sh"
+    script.write_text(script.read_text().replace("a.one", "a.oen"))
+    run = replace(run, registry=replace(run.registry, checks=(name_is_unknown, value_is_refused)))
+    look = run.look()
+    after = repair.carry_out(run, look, run.check(look), unsafe=False)
+    (done,) = after.repairs or ()
+    assert (done.code, done.outcome) == ("CFG913", "still failing")
+    assert done.reason == (
+        "with the correct name its value is refused (CFG914: one must be yes or no), so the change was undone"
+    )
+    assert "a.oen=maybe" in script.read_text()
+
+
+@check("CFG915")
+def first_is_hopeless(launch: Launch) -> Iterator[Finding]:
+    """The first word is wrong, and the one by which it can be replaced too."""
+    for word in words(launch):
+        if word.text == "a.one=hopeless":
+            found = correction("CFG915", word, "a.one=hopeful")
+            yield Finding("one is hopeless", Evidence("-"), fix="script-word", correction=found)
+        if word.text == "a.one=hopeful":
+            yield Finding("one is merely hopeful", Evidence("-"))
+
+
+@check("CFG916")
+def second_does_not_fit(launch: Launch) -> Iterator[Finding]:
+    """The second word does not fit the first."""
+    texts = [word.text for word in words(launch)]
+    if "a.one=hopeful" in texts and "a.two=even" not in texts:
+        found = correction("CFG916", words(launch)[1], "a.two=even")
+        yield Finding("two does not fit", Evidence("-"), fix="script-word", correction=found)
+
+
+def test_repair_that_is_undone_with_the_one_below_it_is_reported(tmp_path: Path) -> None:
+    run = session_of(tmp_path, "hopeless", "odd")
+    script = (tmp_path / "run.sh").read_bytes()
+    run = replace(run, registry=replace(run.registry, checks=(first_is_hopeless, second_does_not_fit)))
+    look = run.look()
+    after = repair.carry_out(run, look, run.check(look), unsafe=False)
+    assert {done.code: done.reason for done in after.repairs or ()} == {
+        "CFG915": 'after it, CFG915 reports "one is merely hopeful", so the change was undone',
+        "CFG916": "it needs the repair of CFG915, which did not help, so the change was undone",
+    }
+    assert {done.outcome for done in after.repairs or ()} == {"still failing"}
+    assert (tmp_path / "run.sh").read_bytes() == script

@@ -22,13 +22,16 @@ from typing import Any
 
 import pytest
 
-from verl_doctor.toolkit.system import looks
+from verl_doctor.toolkit.system.looks import states
+from verl_doctor.toolkit.system.looks.looks import Looks, counted
+from verl_doctor.toolkit.system.looks.states import CannotBeKeptError, what_changed
+from verl_doctor.toolkit.system.looks.watching import watched
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change counts at once."""
-    monkeypatch.setattr(looks, "_TICKS", dict.fromkeys(looks._TICKS, -60.0))
+    monkeypatch.setattr(states, "_TICKS", dict.fromkeys(states._TICKS, -60.0))
 
 
 @pytest.fixture
@@ -110,7 +113,7 @@ FOLDER: Mapping[str, Callable[[Path], Any]] = {
 
 
 def state_after(look: Callable[[], Any]) -> Any:
-    with looks.watched([]) as seen, looks.counted("a fact"):
+    with watched([]) as seen, counted("a fact"):
         look()
     return seen.record(time.time())
 
@@ -119,9 +122,9 @@ def state_after(look: Callable[[], Any]) -> Any:
 def test_file(place: Path, way: str) -> None:
     path = place / "folder" / "file.py"
     record = state_after(lambda: FILE[way](path))
-    assert looks.what_changed(record) == ""
+    assert what_changed(record) == ""
     path.unlink()
-    assert looks.what_changed(record)
+    assert what_changed(record)
 
 
 @pytest.mark.parametrize("way", [way for way in FILE if not way.startswith("scandir")])
@@ -136,21 +139,21 @@ def test_missing_file(place: Path, way: str) -> None:
             return
 
     record = state_after(look)
-    assert looks.what_changed(record) == ""
+    assert what_changed(record) == ""
     path.write_text("")
-    assert looks.what_changed(record)
+    assert what_changed(record)
 
 
 @pytest.mark.parametrize("way", FOLDER)
 def test_folder(place: Path, way: str) -> None:
     folder = place / "folder"
     record = state_after(lambda: FOLDER[way](folder))
-    assert looks.what_changed(record) == ""
+    assert what_changed(record) == ""
     if "one name" in way:
         (folder / "file.py").unlink()
     else:
         (folder / "new.py").write_text("")
-    assert looks.what_changed(record)
+    assert what_changed(record)
 
 
 @pytest.mark.parametrize(
@@ -159,16 +162,16 @@ def test_folder(place: Path, way: str) -> None:
 def test_link(place: Path, look: Callable[[Path], Any]) -> None:
     link = place / "folder" / "link"
     record = state_after(lambda: look(link))
-    assert looks.what_changed(record) == ""
+    assert what_changed(record) == ""
     link.unlink()
     link.symlink_to("inner")
-    assert looks.what_changed(record)
+    assert what_changed(record)
 
 
 def test_unread_files_do_not_matter(place: Path) -> None:
     record = state_after(lambda: (place / "folder" / "file.py").read_text())
     (place / "folder" / "other").write_text("")
-    assert looks.what_changed(record) == ""
+    assert what_changed(record) == ""
 
 
 def test_all_functions_are_restored(place: Path) -> None:
@@ -176,7 +179,7 @@ def test_all_functions_are_restored(place: Path) -> None:
         name: getattr(os, name)
         for name in ("stat", "lstat", "readlink", "access", "open", "scandir", "statvfs")
     }
-    with looks.watched([]):
+    with watched([]):
         assert os.stat is not before["stat"]
         assert os.stat in os.supports_dir_fd
     assert {name: getattr(os, name) for name in before} == before
@@ -185,16 +188,16 @@ def test_all_functions_are_restored(place: Path) -> None:
 
 def test_kernel_files_prevent_recording_of_the_reading_collector(place: Path) -> None:
     """Kernel files cannot be compared: the fact of a collector that reads them is not kept. Other readers do not matter."""
-    with looks.watched([]) as seen:
+    with watched([]) as seen:
         Path("/proc/self/stat").read_bytes()
     assert not seen.unkept
     seen.record(time.time())
-    with looks.watched([]) as seen, looks.counted("a fact"):
+    with watched([]) as seen, counted("a fact"):
         Path("/proc/self/stat").read_bytes()
     assert seen.unkept == {"a fact"}
-    with looks.watched([]) as seen, looks.counted("a fact"):
+    with watched([]) as seen, counted("a fact"):
         Path("/sys/kernel/mm/transparent_hugepage/enabled").exists()
-    with pytest.raises(looks.CannotBeKeptError, match="sysfs"):
+    with pytest.raises(CannotBeKeptError, match="sysfs"):
         seen.record(time.time())
 
 
@@ -208,11 +211,11 @@ def test_threads_count_as_their_creator(place: Path) -> None:
 
     record = state_after(look)
     path.unlink()
-    assert looks.what_changed(record)
+    assert what_changed(record)
 
 
 def test_late_collector_may_run_while_the_record_is_made() -> None:
-    found = looks.Looks((), ())
+    found = Looks((), ())
 
     class Late(str):
         __slots__ = ()

@@ -142,14 +142,15 @@ class Demand:
     def _imports(self, module: str) -> Iterator[str]:
         """Yield the modules that a module names in an import at any depth, or in a string."""
         tree, file = self._tree(module), self.own.locate(module)
-        package = module if file is not None and file.kind == "package" else module.rpartition(".")[0]
-        for node in walk(tree) if tree is not None else ():
+        if tree is None or file is None:
+            return
+        for node in walk(tree):
             match node:
                 case ast.Import(names=names):
                     for alias in names:
                         yield self.own.own_name(alias.name) or ""
                 case ast.ImportFrom(names=names):
-                    source = self.own.own_name(absolute(node, package)) or ""
+                    source = self.own.own_name(absolute(node, file.package)) or ""
                     yield source
                     if source:
                         yield from (f"{source}.{alias.name}" for alias in names)

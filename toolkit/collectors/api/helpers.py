@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from verl_doctor.toolkit.collectors.api.decided import Decisions
+from verl_doctor.toolkit.collectors.api.decisions.bindings import END
+from verl_doctor.toolkit.collectors.api.decisions.decided import Decisions
+from verl_doctor.toolkit.collectors.api.decisions.evaluation import Evaluation
+from verl_doctor.toolkit.collectors.api.decisions.evaluator import Evaluator
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
 from verl_doctor.toolkit.collectors.api.value import Entry, Scope
 from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import parsed, walk
 from verl_doctor.toolkit.sources.python.symbols import Function, Module
 
 _DEEPEST = 3
@@ -32,16 +35,14 @@ class Helpers:
         if found is None:
             return UNCLEAR
         reader, scope, _ = found
-        return Decisions(reader).value(
-            ast.Name(name, ast.Load(), lineno=1 << 30, col_offset=0), scope, 1 << 30
-        )
+        return Evaluation(reader).value(ast.Name(name, ast.Load(), lineno=END, col_offset=0), scope, END)
 
     def is_unbound(self, module: str, name: str) -> bool:
         """Return whether a module certainly does not bind a name, at least with the installed libraries."""
         found = self._inside(module)
         return found is not None and Decisions(found[0]).is_unbound(found[2].body, name, found[1])
 
-    def return_value(self, call: ast.Call, scope: Scope, by: Decisions) -> Any:
+    def return_value(self, call: ast.Call, scope: Scope, by: Evaluator) -> Any:
         """Return what a helper returns for these arguments, if all of them are known."""
         callee = self.reader.value(call.func, scope)
         if not isinstance(callee, Function) or callee.module.partition(".")[0] in self.reader.versions:
@@ -72,7 +73,7 @@ class Helpers:
                 inner.names[name] = [Entry(expression=_constant(given[name], node), parameter=True)]
             elif isinstance(default, ast.Constant):
                 inner.names[name] = [Entry(expression=default, parameter=True)]
-        answer = Decisions(reader).answer(node.body, inner)
+        answer = Evaluation(reader).names.returned(node.body, inner)
         return UNCLEAR if answer is MISSING else answer
 
     def _inside(self, name: str) -> tuple[ValueReader, Scope, ast.Module] | None:
@@ -89,9 +90,7 @@ class Helpers:
         if self.depth >= _DEEPEST:
             return None
         if self._trees.get(name) is None:
-            source = read(file.path)
-            parsed = source if isinstance(source, Unreadable) else parse(source, file.path)
-            self._trees[name] = None if isinstance(parsed, Unreadable) else parsed
+            self._trees[name] = parsed(file.path)
         tree = self._trees[name]
         if tree is None:
             return None

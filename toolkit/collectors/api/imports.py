@@ -14,7 +14,6 @@ from verl_doctor.toolkit.sources.python.summary_class import is_type_checking
 def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
     """Read the imports at any depth. Expressions are skipped, which makes this cheap."""
     found = Uses(file.name, str(file.path))
-    package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
 
     def block(body: Iterable[ast.stmt], unit: str, *, conditional: bool) -> None:
         for node in body:
@@ -24,7 +23,13 @@ def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
                         add(alias.name, "", node.lineno, unit, conditional=conditional)
                 case ast.ImportFrom(names=names):
                     for alias in names:
-                        add(absolute(node, package), alias.name, node.lineno, unit, conditional=conditional)
+                        add(
+                            absolute(node, file.package),
+                            alias.name,
+                            node.lineno,
+                            unit,
+                            conditional=conditional,
+                        )
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                     block(node.body, unit or name, conditional=conditional)
                 case ast.With(items=items):

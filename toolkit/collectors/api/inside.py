@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.sources.python.answers import Missing
 from verl_doctor.toolkit.sources.python.resolve import Sources
-from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, parse, read
+from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, parse_file, read
 from verl_doctor.toolkit.sources.python.summary import absolute
 
 _IMPORT = re.compile(
@@ -114,10 +114,11 @@ class _Loaded:
 
     def _read(self, module: str) -> Iterator[str]:
         file = self.library.locate(module)
-        source = read(file.path) if file is not None and file.kind in {"module", "package"} else b""
-        package = module if file is not None and file.kind == "package" else module.rpartition(".")[0]
+        if file is None or file.kind not in {"module", "package"}:
+            return
+        source = read(file.path)
         for match in _IMPORT.finditer(source) if isinstance(source, bytes) else ():
-            target = _full((match[1] or match[3]).decode(), package)
+            target = _full((match[1] or match[3]).decode(), file.package)
             names = _names(match[2]) if match[2] is not None else [""]
             if target.partition(".")[0] in self.thirds:
                 self.wanted.setdefault(module, []).extend((target, name) for name in names)
@@ -155,12 +156,10 @@ def _names(listed: bytes) -> list[str]:
 
 def _confirmed(file: ModuleFile, source: str, name: str) -> tuple[int, int] | None:
     """Return the place of the import at the module's top level; None if the match was inside other text."""
-    text = read(file.path)
-    tree = parse(text, file.path) if isinstance(text, bytes) else text
-    package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
+    tree = parse_file(file.path)
     for node in tree.body if isinstance(tree, ast.Module) else ():
         match node:
-            case ast.ImportFrom(names=aliases) if absolute(node, package) == source:
+            case ast.ImportFrom(names=aliases) if absolute(node, file.package) == source:
                 for alias in aliases:
                     if alias.name == name:
                         return alias.lineno, alias.col_offset

@@ -1,15 +1,13 @@
-"""The uses that a module makes of other packages: imports, calls and reads, and their conditions."""
+"""The uses that a module makes of other packages, statement by statement, and their conditions."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from verl_doctor.toolkit.collectors.api.calls import keyword_fit, places_fit
-from verl_doctor.toolkit.collectors.api.decided import Decisions
-from verl_doctor.toolkit.collectors.api.forwarded import forwarded
+from verl_doctor.toolkit.collectors.api.decisions.decided import Decisions
+from verl_doctor.toolkit.collectors.api.expression_uses import ExpressionUses
 from verl_doctor.toolkit.collectors.api.guards import (
     error_of,
     exits,
@@ -21,37 +19,30 @@ from verl_doctor.toolkit.collectors.api.guards import (
     taken,
 )
 from verl_doctor.toolkit.collectors.api.helpers import Helpers
-from verl_doctor.toolkit.collectors.api.options import COMMANDS, nearest_option, options_given, parses
+from verl_doctor.toolkit.collectors.api.options import COMMANDS, nearest_option, options_given
 from verl_doctor.toolkit.collectors.api.overrides import Extension
-from verl_doctor.toolkit.collectors.api.patches import attribute_patched, functions_put, paths_patched
-from verl_doctor.toolkit.collectors.api.recorder import Recorder, note
+from verl_doctor.toolkit.collectors.api.patches import functions_put
+from verl_doctor.toolkit.collectors.api.recorder import Recorder
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
-from verl_doctor.toolkit.collectors.api.sent import SENDS, called_name, names_sent, senders, worker_has
-from verl_doctor.toolkit.collectors.api.spread import Spreads
+from verl_doctor.toolkit.collectors.api.sent import senders
+from verl_doctor.toolkit.collectors.api.surroundings import NOT_LOOKED_AT, Surroundings, python_release
 from verl_doctor.toolkit.collectors.api.use import Context, Use, Uses, position
 from verl_doctor.toolkit.collectors.api.value import (
     GONE,
-    NOT_LOOKED_AT,
-    Bound,
-    Instance,
     Scope,
-    Surroundings,
-    Value,
-    describe,
 )
-from verl_doctor.toolkit.collectors.api.values import PROBES, ValueReader, signature_of_call
-from verl_doctor.toolkit.sources.python.answers import External, Present
+from verl_doctor.toolkit.collectors.api.values import ValueReader
+from verl_doctor.toolkit.sources.python.answers import Present
 from verl_doctor.toolkit.sources.python.callers import Callers
 from verl_doctor.toolkit.sources.python.classes import has_enum_members
 from verl_doctor.toolkit.sources.python.options import parser_options
 from verl_doctor.toolkit.sources.python.resolve import Sources
-from verl_doctor.toolkit.sources.python.source import children, dotted, statements, text_of, walk
+from verl_doctor.toolkit.sources.python.source import dotted, statements, text_of, walk
 from verl_doctor.toolkit.sources.python.summary import absolute
-from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
+from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
 _MANY = 3
 _DEFERS_ANNOTATIONS = (3, 14)
-_DOTTED = re.compile(r"\w+(?:\.\w+)+")
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -94,14 +85,11 @@ class _Walker:
         self.scopes = scopes
         self.record = Recorder(reader, scopes.patched)
         self.found = self.record.found
-        self.spreads = Spreads(reader)
-        self.senders = sending
+        self.expressions = ExpressionUses(reader, scopes, self.record, sending)
+        self.lost, self.spreads = self.expressions.lost, self.expressions.spreads
         self.callers: dict[str, Callers] = {}
-        self.parsed: list[tuple[ast.Call, Context]] = []
         self.put: dict[str, ast.expr] = {}
         self.evaluates_annotations = False
-
-    # --- statements
 
     def block(self, body: Iterable[ast.stmt], context: Context) -> None:
         statements = list(body)
@@ -125,7 +113,7 @@ class _Walker:
         return (
             raises
             and taken(node.test, self.reader, context.scope) is not True
-            and not _tests_release(node.test, self.reader, context)
+            and not judge(node.test, self.reader, context.scope).probe
         )
 
     def statement(self, node: ast.stmt, context: Context) -> None:
@@ -146,43 +134,43 @@ class _Walker:
                     for item in node.items
                     if (handler := suppressing(item, self.reader, context.scope))
                 )
-                self.expressions(node, context)
+                self.expressions.of_statement(node, context)
                 self.block(
                     node.body, replace(context, handlers=(*context.handlers, guards)) if guards else context
                 )
             case ast.For() | ast.AsyncFor() | ast.While():
-                self.expressions(node, context)
+                self.expressions.of_statement(node, context)
                 inner = context.under(node.test, self.reader) if isinstance(node, ast.While) else context
                 self.block(node.body, inner)
                 self.block(node.orelse, context)
             case ast.Match():
-                self.expressions(node, context)
+                self.expressions.of_statement(node, context)
                 for case in node.cases:
                     self.block(case.body, context.noted(f"a case of {text_of(node.subject)}"))
             case ast.Delete(targets=targets):
                 for target in targets:
                     self.spreads.removed(target, context)
-                self.expressions(node, context)
+                self.expressions.of_statement(node, context)
             case ast.Raise():
                 self._raise(node, context)
-                self.expressions(node, context)
+                self.expressions.of_statement(node, context)
             case ast.Assign(targets=[ast.Subscript() as target], value=value):
                 self.spreads.item(target, value, context)
-                self.expressions(node, context)
+                self.expressions.of_statement(node, context)
             case _:
                 if type(node).__name__ == "TryStar":
                     self._try(node, context)  # type: ignore[arg-type]  # same shape, newer Python
                     return
-                self.expressions(node, context)
+                self.expressions.of_statement(node, context)
 
     def _function(self, node: _FunctionNode, context: Context) -> None:
         for part in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
-            self.expression(part, context)
+            self.expressions.expression(part, context)
         if self.evaluates_annotations:
             for annotation in _annotations(node):
                 for name in walk(annotation):
                     if isinstance(name, ast.Name):
-                        self._if_unbound(name, context)
+                        self.lost.if_unbound(name, context)
         unit = context.unit or ".".join(filter(None, (context.in_class, node.name)))
         if not context.unit:
             self.found.units[unit] = context.in_class
@@ -193,9 +181,9 @@ class _Walker:
         elif replaced is not None:
             context = self._put(replaced, context)
         inner = Context(scope, unit, "", context.when, context.guard)
-        before = len(self.parsed)
+        before = len(self.expressions.parsed)
         self.block(node.body, inner)
-        for call, place in self.parsed[before:]:
+        for call, place in self.expressions.parsed[before:]:
             self._options(node, call, place)
 
     def _put(self, place: ast.expr, context: Context) -> Context:
@@ -236,9 +224,9 @@ class _Walker:
 
     def _class(self, node: ast.ClassDef, context: Context) -> None:
         for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
-            self.expression(part, context)
+            self.expressions.expression(part, context)
         for base in node.bases:
-            self._if_none(base, context, "keyword")
+            self.lost.if_none(base, context, "keyword")
             self._if_final(base, context)
         self.scopes.enter_class(node, context.scope)
         self.block(node.body, replace(context, in_class=node.name if not context.unit else ""))
@@ -266,7 +254,7 @@ class _Walker:
             )
 
     def _if(self, node: ast.If, context: Context) -> None:
-        self.expression(node.test, context)
+        self.expressions.expression(node.test, context)
         verdict = judge(node.test, self.reader, context.scope)
         if self.reader.around.called and verdict.holds is False and is_none_test(node.test):
             self._unnamed(node, context)
@@ -336,187 +324,9 @@ class _Walker:
             for alias in node.names:
                 self.record.imported(alias.name, "", position(alias), context)
             return
-        source = absolute(node, self.scopes.package)
+        source = absolute(node, self.reader.module.package)
         for alias in node.names:
             self.record.imported(source, "" if alias.name == "*" else alias.name, position(alias), context)
-
-    # --- expressions
-
-    def expressions(self, node: ast.stmt, context: Context) -> None:
-        """Read the expressions of a statement, leaving its nested statements to the caller."""
-        for child in children(node):
-            if isinstance(node, ast.AnnAssign) and child is node.annotation:
-                self._annotation(child, context)
-            elif isinstance(child, ast.expr):
-                self.expression(child, context)
-            elif isinstance(child, ast.withitem):
-                self.expression(child.context_expr, context)
-
-    def _annotation(self, node: ast.AST, context: Context) -> None:
-        """Read the names in an annotation. Most are never evaluated, so a name may be unbound there."""
-        for part in walk(node):
-            if isinstance(part, ast.Name):
-                self.record.mention(part.id, context)
-            elif isinstance(part, ast.Attribute):
-                self._attribute(part, context)
-
-    def expression(self, node: ast.AST, context: Context) -> None:
-        match node:
-            case ast.Attribute():
-                self._attribute(node, context)
-            case ast.Call():
-                self._call(node, context)
-            case ast.IfExp():
-                self._if_expression(node, context)
-                return
-            case ast.BoolOp():
-                self._chain(node, context)
-                return
-            case ast.Name(id=name):
-                self.record.mention(name, context)
-                if isinstance(node.ctx, ast.Load):
-                    self._if_unbound(node, context)
-            case ast.Constant(value=str(text)) if context.unit:
-                self._class_named(text, context)
-            case ast.Lambda():
-                self.expression(
-                    node.body, replace(context, handlers=(), scope=self.scopes.of_lambda(node, context.scope))
-                )
-                return
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                context = replace(context, scope=self.scopes.of_comprehension(node, context.scope))
-        for child in children(node):
-            self.expression(child, context)
-
-    def _class_named(self, text: str, context: Context) -> None:
-        """Record that a function names a class of the examined tree by its path.
-
-        For example, `worker_extension_cls` does so. The class is created.
-        """
-        sources, top = self.reader.sources, self.reader.module.name.partition(".")[0]
-        if text.startswith(f"{top}.") and _DOTTED.fullmatch(text):
-            answer = sources.resolve(text)
-            if isinstance(answer, Present) and isinstance(answer.definition, Class):
-                name = text.rpartition(".")[2]
-                self.record.mention(name, context)
-                note(self.found.calls, name, context)
-
-    def _if_expression(self, node: ast.IfExp, context: Context) -> None:
-        self.expression(node.test, context)
-        verdict = judge(node.test, self.reader, context.scope)
-        if verdict.holds is not False:
-            self.expression(node.body, context if verdict.holds else context.under(node.test, self.reader))
-        if verdict.holds is not True:
-            other = context if verdict.holds is False else context.under(opposite(node.test), self.reader)
-            self.expression(node.orelse, other)
-
-    def _chain(self, node: ast.BoolOp, context: Context) -> None:
-        """Read `a and b` or `a or b`.
-
-        In `a and b`, `b` is only reached if `a` holds. In `a or b`, it is reached if `a` does not.
-        """
-        for value in node.values:
-            self.expression(value, context)
-            test = value if isinstance(node.op, ast.And) else opposite(value)
-            verdict = judge(test, self.reader, context.scope)
-            if verdict.holds is False:
-                return
-            if verdict.holds is None:
-                context = context.under(test, self.reader)
-
-    def _attribute(self, node: ast.Attribute, context: Context) -> None:
-        self.record.mention(node.attr, context)
-        owner = self.reader.value(node.value, context.scope)
-        if owner is GONE and isinstance(node.ctx, ast.Load) and not node.attr.startswith("__"):
-            self._if_none(node.value, context, "attribute")
-        if not self.reader.is_watched(owner):
-            return
-        if isinstance(node.ctx, ast.Load):
-            narrowed = dotted(node.value) if dotted(node.value) in context.narrowed else ""
-            self.record.member(owner, node.attr, position(node), "attribute", context, narrowed)
-        elif isinstance(node.ctx, ast.Store):
-            if isinstance(owner, Instance) and not _is_self(node.value, context):
-                self.record.member(owner, node.attr, position(node), "store", context)
-            self._puts(owner, node.attr)
-
-    def _puts(self, owner: Value, name: str) -> None:
-        """Remember an attribute that verl itself sets: reading it later is not a miss."""
-        self.scopes.patched.add(name)
-        if isinstance(owner, (Class, Module)) and self.reader.is_watched(owner):
-            self.found.patched.add(f"{describe(owner)}.{name}")
-
-    def _call(self, node: ast.Call, context: Context) -> None:
-        match node:
-            case ast.Call(func=ast.Name(id="getattr"), args=[owner, named, *default]) if isinstance(
-                name := self.reader.value(named, context.scope), str
-            ):
-                value = self.reader.value(owner, context.scope)
-                if self.reader.is_watched(value):
-                    guarded = (
-                        replace(context, guard=context.guard or "getattr with a default")
-                        if default
-                        else context
-                    )
-                    self.record.member(value, name, position(node), "attribute", guarded)
-                self.record.mention(name, context)
-                return
-            case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), *_]):
-                self._puts(self.reader.value(owner, context.scope), name)
-        if (module := self.reader.module_named(node, context.scope)) is not None:
-            self.record.imported(module, "", position(node), context)
-        if parses(node):
-            self.parsed.append((node, context))
-        if called := dotted(node.func).rpartition(".")[2]:
-            note(self.found.calls, called, context)
-            if called == SENDS and not context.when and not context.guard:
-                self.found.sent.setdefault(context.unit, set()).update(name for name, _ in names_sent(node))
-        if called_name(node) in self.senders:
-            self._sent(node, context)
-        self._patches(node, context)
-        self.spreads.update(node, context)
-        self._fit(node, context)
-        if (passed_on := forwarded(node, self.reader, context.scope)) is not None:
-            call, unfinished = passed_on
-            self._fit(call, context, unfinished=unfinished)
-
-    def _fit(self, node: ast.Call, context: Context, *, unfinished: bool = False) -> None:
-        """Check a call of an examined package's function.
-
-        An unfinished call may receive more arguments later.
-        """
-        callee = self.reader.value(node.func, context.scope)
-        if callee is GONE:
-            self._if_none(node.func, context, "keyword")
-        if isinstance(callee, External) and callee.dotted in PROBES and node.args:
-            self._if_none(node.args[0], context, "keyword")
-        if not self.reader.is_watched(callee):
-            return
-        found = signature_of_call(self.reader.sources, callee)
-        replaced = isinstance(callee, (Bound, Function)) and describe(callee).rpartition(".")[2]
-        reason = (
-            f"this module itself sets {replaced} somewhere"
-            if replaced in self.scopes.patched
-            else "its parameters are not known"
-            if found is None
-            else ""
-        )
-        if found is None or reason:
-            self.record.use("call", describe(callee), position(node), "unknown", context, reason=reason)
-            return
-        signature, path = found
-        named, all_known = self.spreads.keywords(node, context)
-        for inner, given in named:
-            self.record.fit(callee, keyword_fit(given, signature), inner, path)
-        for fit in places_fit(
-            node, [given for _, given in named], signature, all_known=all_known and not unfinished
-        ):
-            self.record.fit(callee, fit, context, path)
-
-    def _if_none(self, node: ast.expr, context: Context, kind: str) -> None:
-        """Record the use of a name that is None since its import failed."""
-        origin = self._origin(node, context)
-        if isinstance(node, ast.Name) and origin and self.reader.is_none(node, context.scope):
-            self._left(node, origin, "None", kind, context)
 
     def _if_final(self, node: ast.expr, context: Context) -> None:
         """Record that a class extends an examined package's enum that has members, which Python refuses."""
@@ -540,53 +350,6 @@ class _Walker:
                 read_from=str(file.path) if file is not None else "",
             )
 
-    def _if_unbound(self, node: ast.Name, context: Context) -> None:
-        """Record the use of a name that is unbound since its import failed."""
-        origin = self._origin(node, context)
-        if origin and self.reader.is_unbound(node.id, context.scope):
-            self._left(node, origin, "not bound", "name", context)
-
-    def _origin(self, node: ast.expr, context: Context) -> tuple[str, str] | None:
-        """Return the import source of a name, if one of the examined packages lacks it."""
-        found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
-        for entry in found[1] if found else ():
-            origin = entry.origin
-            match entry.expression:
-                case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), _]):
-                    module = self.reader.value(owner, found[0]) if found else None
-                    origin = (module.name, name) if isinstance(module, Module) else origin
-            if origin[0].partition(".")[0] in self.reader.versions:
-                return origin if self.reader.value(node, context.scope) is GONE else None
-        return None
-
-    def _left(self, name: ast.Name, origin: tuple[str, str], left: str, kind: str, context: Context) -> None:
-        # The rest of the import's own block is not reached once the import has failed.
-        guard = context.caught(kind) or context.caught("import")
-        reason = f"{name.id} is {left} where {origin[0]} has no {origin[1]}"
-        self.record.use(
-            "attribute", ".".join(origin), position(name), "missing", context, guard, reason=reason
-        )
-
-    def _sent(self, node: ast.Call, context: Context) -> None:
-        """Record a method that the workers are to run, named by a string."""
-        sources = self.reader.sources
-        own = sources.tree_of(self.reader.module.name)
-        if own is not None and "vllm" in self.reader.versions:
-            for name, at in names_sent(node):
-                answer = worker_has(sources, own, name)
-                self.record.answer("sent", f"Worker.{name}", at, answer, context)
-
-    def _patches(self, node: ast.Call, context: Context) -> None:
-        """Check that what `mock.patch` replaces exists."""
-        sources = self.reader.sources
-        for path, at in paths_patched(node, self.reader, context.scope):
-            if (own := sources.own_name(path)) is not None and own.partition(".")[0] in self.reader.versions:
-                self.record.answer("patch", own, at, sources.resolve(own), context)
-        if (replaced := attribute_patched(node, self.reader, context.scope)) is not None:
-            owner = self.reader.value(replaced[0], context.scope)
-            if self.reader.is_watched(owner):
-                self.record.member(owner, replaced[1], position(node), "patch", context)
-
 
 def _evaluates_annotations(tree: ast.Module, python: str) -> bool:
     """Return whether a module's functions certainly evaluate their annotations when defined.
@@ -599,7 +362,7 @@ def _evaluates_annotations(tree: ast.Module, python: str) -> bool:
         and any(alias.name == "annotations" for alias in node.names)
         for node in tree.body
     )
-    release = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
+    release = python_release(python)
     return not deferred and bool(release) and release < _DEFERS_ANNOTATIONS
 
 
@@ -617,17 +380,6 @@ def _annotations(node: _FunctionNode) -> Iterator[ast.expr]:
         yield node.returns
 
 
-def _is_self(node: ast.expr, context: Context) -> bool:
-    """Return whether an expression is the instance that a function put in place of a method receives.
-
-    It may store anything there.
-    """
-    found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
-    return found is not None and any(
-        entry.parameter and isinstance(entry.value, Instance) for entry in found[1]
-    )
-
-
 def _is_of(top: Scope, name: str, scope: Scope) -> bool:
     """Return whether a name that is read in a scope is the module's own."""
     found = scope.find(name)
@@ -637,11 +389,6 @@ def _is_of(top: Scope, name: str, scope: Scope) -> bool:
 def _is_rare(test: ast.expr) -> bool:
     """Return whether a condition for leaving early is so strict that the code after it is the usual path."""
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) >= _MANY
-
-
-def _tests_release(test: ast.expr, reader: ValueReader, context: Context) -> bool:
-    """Return whether a condition tests what a library offers."""
-    return judge(test, reader, context.scope).probe
 
 
 def _error(use: Use) -> str:

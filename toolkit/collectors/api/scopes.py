@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 
 from verl_doctor.toolkit.collectors.api.guards import judge
 from verl_doctor.toolkit.collectors.api.value import (
@@ -16,8 +17,10 @@ from verl_doctor.toolkit.collectors.api.value import (
     SelfOf,
     Value,
 )
-from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text, import_entries
-from verl_doctor.toolkit.sources.python.source import Unreadable, is_none, parse, read, statements, walk
+from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text
+from verl_doctor.toolkit.sources.python.answers import Answer
+from verl_doctor.toolkit.sources.python.source import is_none, parsed, statements, walk
+from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -33,8 +36,6 @@ class Scopes:
 
     def __init__(self, reader: ValueReader) -> None:
         self.reader = reader
-        name, is_package = reader.module.name, reader.module.is_package
-        self.package = name if is_package else name.rpartition(".")[0]
         self.patched: set[str] = set()
         self._has_walrus = False
         self._functions: dict[int, Scope] = {}
@@ -115,9 +116,8 @@ class Scopes:
         file, other = reader.sources.file_of(own), reader.sources.module(own)
         if own.partition(".")[0] in reader.versions or file is None or not isinstance(other, Module):
             return None
-        source = read(file.path)
-        tree = source if isinstance(source, Unreadable) else parse(source, file.path)
-        if isinstance(tree, Unreadable):
+        tree = parsed(file.path)
+        if tree is None:
             return None
         inner = ValueReader(reader.sources, other, reader.versions, reader.around)
         scope = Scopes(inner).of_module(tree, list(walk(tree)))
@@ -155,7 +155,7 @@ class Scopes:
         for node in body:
             match node:
                 case ast.Import() | ast.ImportFrom():
-                    for name, entry in import_entries(node, self.reader, self.package):
+                    for name, entry in _import_entries(node, self.reader):
                         scope.bind(name, entry)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     scope.bind(name, self._definition(name, scope))
@@ -196,6 +196,25 @@ class Scopes:
         else:
             for name in _bound(target):
                 scope.bind(name, Entry())
+
+
+def _import_entries(node: ast.Import | ast.ImportFrom, reader: ValueReader) -> Iterator[tuple[str, Entry]]:
+    """Yield the names that an import statement binds."""
+    sources = reader.sources
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            target = alias.name if alias.asname else alias.name.split(".")[0]
+            yield (alias.asname or target), Entry(answer=_later(sources.import_module, target))
+        return
+    source = absolute(node, reader.module.package)
+    for alias in node.names:
+        if alias.name != "*":
+            answer = _later(sources.import_name, source, alias.name)
+            yield (alias.asname or alias.name), Entry(answer=answer, origin=(source, alias.name))
+
+
+def _later(function: Callable[..., Answer], *arguments: str) -> Callable[[], Answer]:
+    return functools.cache(lambda: function(*arguments))
 
 
 def _bound(target: ast.expr) -> Iterator[str]:

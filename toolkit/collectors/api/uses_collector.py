@@ -72,8 +72,8 @@ def vllm_uses(
 
     def read() -> VllmUses | Unknown:
         # 20 ms, spent only on a first reading
+        from verl_doctor.toolkit.collectors.api.surroundings import Surroundings  # noqa: PLC0415
         from verl_doctor.toolkit.collectors.api.trees import read_trees  # noqa: PLC0415
-        from verl_doctor.toolkit.collectors.api.value import Surroundings  # noqa: PLC0415
 
         around = Surroundings(frozenset(engines), called, beside, settings)
         work = partial(read_trees, VllmUses, *pair, python, around)

@@ -9,8 +9,6 @@ from typing import Final
 
 from packaging.version import Version
 
-from verl_doctor.toolkit.collectors.api.settings import Settings
-from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.sources.python.answers import Answer, Definition
 from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
 
@@ -124,26 +122,6 @@ class Scope:
                 return scope, scope.names[name]
             scope = scope.parent
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Other known facts about the environment of the two trees.
-
-    `engines` are the other installed rollout engines ("sglang"), None if not checked. `called` is the name
-    under which the library is installed, if verl looks it up by another. `beside` are trees of packages from
-    which the library itself imports, `settings` the job's. `python` is the version that runs them, "" if
-    unknown.
-    """
-
-    engines: frozenset[str] | None = frozenset()
-    called: str = ""
-    beside: tuple[Tree, ...] = ()
-    settings: Settings | None = None
-    python: str = ""
-
-
-NOT_LOOKED_AT: Final = Surroundings(None)
 
 
 def describe(value: Value) -> str:

@@ -7,17 +7,19 @@ tries two places is judged by the existing one.
 from __future__ import annotations
 
 import ast
-import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
+from verl_doctor.toolkit.collectors.api.bound_names import BoundNames
+from verl_doctor.toolkit.collectors.api.library_calls import result_of_call, version_of
+from verl_doctor.toolkit.collectors.api.signatures import fields_of
+from verl_doctor.toolkit.collectors.api.surroundings import NOT_LOOKED_AT, Surroundings
 from verl_doctor.toolkit.collectors.api.value import (
     GONE,
-    NOT_LOOKED_AT,
     Bound,
     Entry,
     Found,
@@ -27,28 +29,18 @@ from verl_doctor.toolkit.collectors.api.value import (
     Probe,
     Scope,
     SelfOf,
-    Surroundings,
     Value,
 )
 from verl_doctor.toolkit.sources.python.answers import Answer, Definition, External, Missing, Opaque, Present
-from verl_doctor.toolkit.sources.python.classes import annotated, class_held, constructor, mro, named
+from verl_doctor.toolkit.sources.python.classes import annotated, class_held, mro, named
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.resolve import Sources
 from verl_doctor.toolkit.sources.python.source import dotted, text_of
-from verl_doctor.toolkit.sources.python.summary import absolute
-from verl_doctor.toolkit.sources.python.symbols import Attribute, Class, Function, Module, Signature, Variable
+from verl_doctor.toolkit.sources.python.symbols import Attribute, Class, Function, Module, Variable
 
 _DEEPEST = 30
 # A name bound in more ways than this has no single type.
 _MOST_WAYS = 8
-_PARSE_VERSION = frozenset(
-    {"packaging.version.parse", "packaging.version.Version", "pkg_resources.parse_version"}
-)
-_READ_VERSION = frozenset({"importlib.metadata.version", "importlib_metadata.version"})
-_SEARCHES = frozenset({"re.match", "re.search"})
-# Patterns that extract the numbers of a version: `(\d+\.\d+\.?\d*)`.
-_TAKES_NUMBERS = re.compile(r"\^?\((?:\\d|\[0-9\])")
-PROBES = frozenset({"inspect.signature", "inspect.getfullargspec", "inspect.getargspec"})
 _CONTAINERS = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 
 
@@ -77,9 +69,9 @@ class ValueReader:
         self.is_unbound: Callable[[str, Scope], bool] = lambda _name, _scope: False
         self.flag: Callable[[str, str], Any] = lambda _module, _name: UNCLEAR
         self.return_value: Callable[[ast.Call, Scope, Any], Any] = lambda _call, _scope, _by: UNCLEAR
+        self.bound = BoundNames().of
         self.off: set[tuple[str, str]] = set()
         self._active: set[int] = set()
-        self._bound: dict[int, frozenset[str]] = {}
         self._circular = False  # whether the value being inferred was met within itself
         self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
 
@@ -219,7 +211,7 @@ class ValueReader:
             case Found() if name == "group":
                 return owner
             case Class() if name in {"__dataclass_fields__", "__annotations__"}:
-                return self._fields(owner)
+                return fields_of(self.sources, owner)
             case Instance(of=kind) | (Class() as kind):
                 answer = self.sources.member_of_class(kind, name)
                 if not isinstance(answer, Present):
@@ -235,31 +227,6 @@ class ValueReader:
         """Return the `Class` for a class of the examined module, if defined at the module's top level."""
         found = _definition(self.sources.member(self.module, local.node.name))
         return found if isinstance(found, Class) and found.line == local.node.lineno else None
-
-    def bound(self, node: ast.AST) -> frozenset[str]:
-        """Return the names that a statement, or one nested in it, binds in its own scope."""
-        if id(node) not in self._bound:
-            names: set[str] = set()
-            match node:
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                    names.add(name)
-                case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                    names.add(name)
-                case ast.alias(name=name, asname=asname):
-                    names.add(asname or name.partition(".")[0])
-                case ast.Lambda() | ast.Constant():
-                    pass
-                case _:
-                    names.update(*map(self.bound, ast.iter_child_nodes(node)))
-            if not isinstance(node, ast.stmt):
-                return frozenset(names)
-            self._bound[id(node)] = frozenset(names)
-        return self._bound[id(node)]
-
-    def bases_of(self, kind: Class) -> list[Class] | None:
-        """Return the classes that a class extends, including itself; None if one of them is unknown."""
-        parts = list(mro(self.sources, kind))
-        return None if None in parts else [part for part in parts if isinstance(part, Class)]
 
     def _inherited(self, local: LocalClass, name: str) -> Value:
         """Return the value of `self.name` if it is inherited from a class of another package."""
@@ -336,7 +303,12 @@ class ValueReader:
             case External(dotted=name):
                 module = self.module_named(node, scope)
                 return (
-                    self._external(name, node, scope)
+                    result_of_call(
+                        name,
+                        [partial(self.value, argument, scope) for argument in node.args],
+                        self.sources,
+                        self.versions,
+                    )
                     if module is None
                     else _definition(self.sources.import_module(module))
                 )
@@ -382,27 +354,7 @@ class ValueReader:
     def _version_of(self, name: str, node: ast.Call, scope: Scope) -> Value:
         """Return the value of `get_version("vllm")`, a helper that verl defines in several modules."""
         if name == "get_version" and len(node.args) == 1:
-            return self._version(self.value(node.args[0], scope))
-        return None
-
-    def _version(self, package: Value) -> str | None:
-        return self.versions.get(package) or None if isinstance(package, str) else None
-
-    def _external(self, name: str, node: ast.Call, scope: Scope) -> Value:
-        first = self.value(node.args[0], scope) if node.args else None
-        if name in _PARSE_VERSION and isinstance(first, str):
-            try:
-                return Version(first)
-            except InvalidVersion:
-                return None
-        if name in _READ_VERSION:
-            return self._version(first)
-        if name in PROBES:
-            return self.parameters(first)
-        if name in _SEARCHES and len(node.args) == 2:
-            return _numbers(first, self.value(node.args[1], scope))
-        if name == "dataclasses.fields" and isinstance(first, (Class, Instance)):
-            return self._fields(first if isinstance(first, Class) else first.of)
+            return version_of(self.value(node.args[0], scope), self.versions)
         return None
 
     def _field_names(self, node: ast.SetComp | ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
@@ -412,70 +364,10 @@ class ValueReader:
         inner = self.value(node.generators[0].iter, scope)
         return inner if isinstance(inner, Probe) else None
 
-    def parameters(self, callee: Value) -> Probe | None:
-        """Return the parameter names that `inspect.signature(callee)` would show."""
-        found = signature_of_call(self.sources, callee)
-        if found is None:
-            return None
-        return Probe(frozenset(parameter.name for parameter in found[0].parameters), complete=True)
-
-    def _fields(self, owner: Class) -> Probe | None:
-        found = constructor(self.sources, owner)
-        if found is None or not owner.decorators:
-            return None
-        return Probe(
-            frozenset(parameter.name for parameter in found[0].parameters), not found[0].more_positional
-        )
-
-
-def _numbers(pattern: Value, text: Value) -> Found | None:
-    """Return the result of a search in a version.
-
-    The pattern is not run: it comes from the examined sources.
-    """
-    if isinstance(pattern, str) and isinstance(text, str) and _TAKES_NUMBERS.match(pattern):
-        return Found(text)
-    return None
-
-
-def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] | None:
-    """Return the signature of this value when called, and the file that defines it."""
-    match callee:
-        case Class():
-            return constructor(sources, callee)
-        case Function(signature=signature, module=module) if signature is not None:
-            return signature, _file(sources, module)
-        case Bound(function=function, through_instance=through_instance) if function.signature is not None:
-            bound = function.role == "classmethod" or (through_instance and function.role == "method")
-            signature = function.signature.without_first() if bound else function.signature
-            return signature, _file(sources, function.module)
-    return None
-
-
-def import_entries(
-    node: ast.Import | ast.ImportFrom, reader: ValueReader, package: str
-) -> Iterator[tuple[str, Entry]]:
-    """Yield the names that an import statement binds."""
-    sources = reader.sources
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            target = alias.name if alias.asname else alias.name.split(".")[0]
-            yield (alias.asname or target), Entry(answer=_later(sources.import_module, target))
-        return
-    source = absolute(node, package)
-    for alias in node.names:
-        if alias.name != "*":
-            answer = _later(sources.import_name, source, alias.name)
-            yield (alias.asname or alias.name), Entry(answer=answer, origin=(source, alias.name))
-
 
 def annotation_text(node: ast.expr | None) -> str:
     """Return the text of an annotation, "" if there is none."""
     return "" if node is None else text_of(node, 400)
-
-
-def _later(function: Callable[..., Answer], *arguments: str) -> Callable[[], Answer]:
-    return functools.cache(lambda: function(*arguments))
 
 
 def _definition(answer: Answer | None) -> Value:
@@ -516,8 +408,3 @@ def _is_built_in(node: ast.Call, scope: Scope) -> bool:
     return (
         isinstance(node.func, ast.Name) and node.func.id == "__import__" and scope.find("__import__") is None
     )
-
-
-def _file(sources: Sources, module: str) -> str:
-    file = sources.file_of(module)
-    return str(file.path) if file else ""

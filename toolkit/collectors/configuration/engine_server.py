@@ -6,15 +6,14 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import dotted, parsed, walk
 
 SERVER = "workers/rollout/vllm_rollout/vllm_async_server.py"
 
 
 def handed_arguments(server: Path) -> Iterator[tuple[str, str]]:
     """Yield the entries `"name": self.config.name` of the table that verl's server builds."""
-    source = read(server)
-    tree = parse(source, server) if isinstance(source, bytes) else None
+    tree = parsed(server)
     for node in walk(tree) if isinstance(tree, ast.Module) else ():
         if not isinstance(node, ast.Dict) or not any(
             isinstance(key, ast.Constant) and key.value == "gpu_memory_utilization" for key in node.keys

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 
 _NEEDS_RANKS = b"initialize_global_process_group("
 _COUNTED = ("torchrun", "torch.distributed.run")
@@ -95,8 +95,7 @@ def job_processes(
 
 def _options(path: Path) -> Iterator[tuple[str, bool]]:
     """Yield the names of torchrun's options, and whether each is a flag."""
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else None
+    tree = parsed(path)
     for node in walk(tree) if isinstance(tree, ast.Module) else ():
         if isinstance(node, ast.Call) and dotted(node.func).endswith(".add_argument"):
             actions = {

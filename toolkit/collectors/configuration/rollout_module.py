@@ -10,7 +10,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file
 
 # In every verl from 0.2 to 0.9.1; importing any module of the package runs this first.
 _MODULE = "workers/rollout/vllm_rollout/__init__.py"
@@ -30,8 +30,7 @@ def rollout_module(trees: VerlTrees) -> RolloutModule | Unknown:
     path = Path(trees.imported.folder, _MODULE)
     if not os.path.isfile(path):
         return Absent(f"{trees.imported.folder} has no {_MODULE}")
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else source
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return Unknown(tree.reason)
     return RolloutModule(str(path), dict(_defaults(tree)))

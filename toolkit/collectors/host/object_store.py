@@ -25,7 +25,7 @@ from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.ray_start import RayStarts
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse_file
 
 _LEAST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
 _LARGE = "REQUIRE_SHM_SIZE_THRESHOLD"
@@ -127,8 +127,7 @@ def _ray_number(name: str, numbers: RayNumbers, variables: Variables) -> float:
 
 
 def _numbers_in(path: Path) -> RayNumbers | Unknown:
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else source
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return Unknown(tree.reason)
     values: dict[str, float] = {}

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, parsed, read
 
 _MOST_FILES = 2000
 _NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -36,8 +36,7 @@ def importer(name: str, own: Path) -> str | None:
 def _names(own: Path) -> frozenset[str] | None:
     """Return the names that can be imported from the module or package, and its modules."""
     source = own / "__init__.py" if os.path.isdir(own) else own
-    content = read(source)
-    tree = None if isinstance(content, Unreadable) else parse(content, source)
+    tree = parsed(source)
     names = _defined(tree) if isinstance(tree, ast.Module) else None
     if names is None or not os.path.isdir(own):
         return names

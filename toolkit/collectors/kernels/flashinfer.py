@@ -18,7 +18,7 @@ from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, statements
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file, read, statements
 
 # flashinfer/jit/sampling.py
 _SAMPLER = ("sampling.cu", "renorm.cu", "flashinfer_sampling_binding.cu")
@@ -213,8 +213,7 @@ def _keeps_apart(folder: Path) -> bool:
 def _refuses_others(folder: Path) -> bool:
     """Return whether its search for wheels raises on another version, as it did until 0.7 caught that."""
     path = folder / "jit" / "env.py"
-    source = read(path)
-    tree = source if isinstance(source, Unreadable) else parse(source, path)
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return False
     return any(

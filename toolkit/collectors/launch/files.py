@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.launch.job_program import Program
+from verl_doctor.toolkit.collectors.launch.job_variables import from_file
 from verl_doctor.toolkit.collectors.launch.launch import (
     COMMAND_LINE,
     TO_FILL_IN,
@@ -101,7 +102,7 @@ def _read_launch(
         files.append((str(path), kind))
         if kind == "runtime_env":
             followed = len(reader.unread)
-            settings += [_setting(change, reaches=True) for change in reader.runtime_env(text, str(path))]
+            settings += [_setting(change, reaches=True) for change in from_file(reader, text, str(path))]
             named.append(folder_in_file(text, str(path)))
             errors += [_no_runtime_env(str(path), why) for why in reader.unread[followed:]]
         elif kind == "Dockerfile":

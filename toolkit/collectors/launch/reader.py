@@ -6,11 +6,9 @@ The files are launch scripts, `runtime_env` files and Dockerfiles; command lines
 from __future__ import annotations
 
 import glob
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from verl_doctor.toolkit.collectors.launch.dockerfile import started_by, variables_in
 from verl_doctor.toolkit.collectors.launch.effects import (
@@ -32,29 +30,25 @@ from verl_doctor.toolkit.collectors.launch.job_program import (
     are_elsewhere,
     base_names,
 )
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, WorkingDir
+from verl_doctor.toolkit.collectors.launch.job_variables import from_job
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
+from verl_doctor.toolkit.collectors.launch.launch_state import DEEPEST, LaunchState, path_in
+from verl_doctor.toolkit.collectors.launch.make_recipes import make_run
+from verl_doctor.toolkit.collectors.launch.missing_files import missing_file
+from verl_doctor.toolkit.collectors.launch.own_programs import started_instead
 from verl_doctor.toolkit.collectors.launch.passed_variables import (
     from_env,
     from_overrides,
     inherited,
-    state_of,
-)
-from verl_doctor.toolkit.collectors.launch.runtime_env import (
-    NotARuntimeEnvError,
-    variables_in_json,
-    variables_in_yaml,
 )
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
 from verl_doctor.toolkit.collectors.launch.wrappers.programs import PythonProgram, ShellProgram
 from verl_doctor.toolkit.collectors.launch.wrappers.unwrap import Unwrapped, unwrap
-from verl_doctor.toolkit.sources.make.makefile import NAMES, Makefile
-from verl_doctor.toolkit.sources.make.recipes import Recipe, Run
-from verl_doctor.toolkit.sources.make.request import request_of
+from verl_doctor.toolkit.sources.make.recipes import Recipe
 from verl_doctor.toolkit.sources.make.text import NotFollowedError
-from verl_doctor.toolkit.sources.make.variables import Variables
 from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.commands import COMMANDS
-from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
+from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines
 from verl_doctor.toolkit.sources.shell.printed import printed
 from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange, ShellState
@@ -65,51 +59,10 @@ _LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
 _BATCH_EXPORTS = re.compile(r"\A(?:#.*\n|\s*\n)*?#SBATCH\s+(?:.*\s)?--export(?:=|\s+)(\S+)")
 _SLURM_CONTAINER = "--container-image"
 _MAKES = frozenset({"make", "gmake"})
-# Launchers that a Python package installs beside the interpreter of its environment.
-_SCRIPTS_OF_PACKAGES = frozenset({"deepspeed", "accelerate", "colossalai", "horovodrun", "ray"})
-# Programs behind which the next word is looked for on the PATH of this shell.
-_PASSES_ON = frozenset(
-    {"nohup", "exec", "command", "time", "nice", "timeout", "stdbuf", "env", "numactl", "taskset"}
-)
-_DEEPEST = 8  # shells, one inside the other
 
 
-@dataclass
-class LaunchReader:
-    """Reads the named files and words. `load` returns the text of a file, or None if it cannot be read.
-
-    `is_there` reports whether a path exists; it is None if the scripts run on another machine. `is_empty`
-    reports whether an unset variable counts as empty, `is_of_windows` whether the lines of a file end as in
-    Windows. `bin` is the folder of the job's interpreter. `is_here`: the job runs on this machine, so that a
-    program which is not here is missing. `timeout` ends the shell that is being followed after `seconds`.
-    """
-
-    load: Callable[[str], str | None]
-    environ: Mapping[str, str]
-    cwd: str
-    changes: list[EnvironmentChange] = field(default_factory=list)
-    from_raylet: list[EnvironmentChange] = field(default_factory=list)
-    programs: list[Program] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    lost: list[Argument] = field(default_factory=list)
-    ray_starts: list[tuple[Argument, ...]] = field(default_factory=list)
-    stops_ray: bool = False
-    installs: bool = False
-    limits: list[tuple[str, ...]] = field(default_factory=list)
-    working_dirs: list[WorkingDir] = field(default_factory=list)
-    is_there: Callable[[str], bool] | None = None
-    is_empty: Callable[[str], bool] = lambda _: False
-    is_of_windows: Callable[[str], bool] = lambda _: False
-    stops: list[Stop] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    calling: list[str] = field(default_factory=list)
-    around: tuple[str, ...] = ()
-    sessions: dict[str, tuple[Walk, str]] = field(default_factory=dict)
-    written: dict[str, str | None] = field(default_factory=dict)
-    bin: str = ""
-    is_here: bool = False
-    seconds: float | None = None
+class LaunchReader(LaunchState):
+    """Follows the files and words, and what they start."""
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
@@ -164,7 +117,7 @@ class LaunchReader:
 
     def call(self, walk: Walk, call: Call) -> None:
         """Record a Python program; follow a shell."""
-        unwrapped, original = self.spawned(walk, unwrap(call.argv, call.stdin), call), call
+        unwrapped, original = started_instead(walk, unwrap(call.argv, call.stdin), call, self.cwd), call
         first = call.argv[0]
         if self.training is None:
             self.removed += [*outputs_before(walk, call), *may_remove(call, unwrapped)]
@@ -174,9 +127,9 @@ class LaunchReader:
             return
         if unwrapped.folder is not None:
             moved = unwrapped.folder.text
-            call = replace(call, folder=_path(call.folder, moved) if moved and call.folder else "")
+            call = replace(call, folder=path_in(call.folder, moved) if moved and call.folder else "")
         changes = (*inherited(unwrapped, call, self.environ), *from_env(unwrapped, call.conditional))
-        reaching = self.from_job(unwrapped, call.conditional)
+        reaching = from_job(self, unwrapped, call.conditional)
         if unwrapped.submits and (folder := submitted_folder(unwrapped, self.load, self.cwd)):
             self.working_dirs.append(folder)
         if unwrapped.starts_ray:
@@ -208,7 +161,7 @@ class LaunchReader:
                     around=self.around,
                     folder=call.folder,
                     starts_verl=self.starts_verl(program.module, call.folder),
-                    missing=self.missing(walk, call, names, program),
+                    missing=missing_file(self, walk, call, names, program),
                     in_container=not OTHER_FILES.isdisjoint(base_names((*self.around, *names))),
                     limits=call.limits,
                     written=tuple({**self.written, **written_before(walk, call)}.items()),
@@ -231,87 +184,6 @@ class LaunchReader:
             self.made += self.may_make(call, unwrapped)
             self.installs = self.installs or installs(call)
 
-    def spawned(self, walk: Walk, unwrapped: Unwrapped, call: Call) -> Unwrapped:
-        """Return what a Python program of the user's own starts, in its place, if its source names it."""
-        program = unwrapped.program
-        if not isinstance(program, PythonProgram) or program.launcher or not program.module.endswith(".py"):
-            return unwrapped
-        path = _path(call.folder or self.cwd, program.module)
-        source = walk.files.text_at(path, before=call)
-        text = source.text if source is not None else ""
-        if source is None or "verl" not in text or STARTS_VERL.search(text):
-            return unwrapped
-        from verl_doctor.toolkit.collectors.launch.spawned import spawned  # noqa: PLC0415 - only for such a program
-
-        command = spawned(text, program.words, Argument(None, source.path, source.line, ""))
-        found = unwrap(command) if command else None
-        if found is None or found.program is None:
-            return unwrapped
-        return replace(
-            found,
-            names=(*unwrapped.names, *found.names),
-            assigned=(*unwrapped.assigned, *found.assigned),
-            dropped=(*unwrapped.dropped, *found.dropped),
-            folder=unwrapped.folder,
-            inherits=unwrapped.inherits,
-            passed=unwrapped.passed,
-            submits=unwrapped.submits or found.submits,
-            ends_after=unwrapped.ends_after,
-            outlives=unwrapped.outlives or found.outlives,
-        )
-
-    def missing(self, walk: Walk, call: Call, names: Sequence[str], program: PythonProgram) -> str:
-        """Return the error for a missing program, source or output folder; "" if all may exist."""
-        module, opens = program.module, program.opens
-        if PYTHON.fullmatch(opens.rpartition("/")[2]) and (
-            "/" in opens or self.load(_path(call.folder or self.cwd, opens)) is None
-        ):
-            return f"{names[-1]} opens {opens} as the source of a program"
-        if self.is_there is None or not call.folder or are_elsewhere((*self.around, *names)):
-            return ""
-        for name in names:
-            if "/" in name and self.is_missing(name, walk, call):
-                return f"{name}: No such file or directory"
-            is_first = all(other in _PASSES_ON for other in names[: names.index(name)])
-            if name in _SCRIPTS_OF_PACKAGES and is_first and self.lacks_script(name, walk, call):
-                return f"{name}: command not found"
-        opened = opens or (module if module.endswith(".py") else "")
-        if opened and self.is_missing(opened, walk, call):
-            return f"python: can't open file {opened}"
-        for name in call.written:
-            folder = str(Path(_path(call.folder, name)).parent)
-            if not self.is_there(folder) and not walk.files.may_have_made(folder, before=call):
-                return f"{name}: No such file or directory"
-        return ""
-
-    def lacks_script(self, name: str, walk: Walk, call: Call) -> bool:
-        """Return whether a package's launcher is neither beside the job's interpreter nor on the PATH.
-
-        In addition, nothing may have brought it.
-        """
-        folders = [self.bin, *self.environ.get("PATH", "").split(os.pathsep)]
-        searches = any(change.name == "PATH" for change in call.changes) or any(
-            (word.text or "PATH=").startswith("PATH=") for word in call.argv
-        )
-        unsure = self.installs or walk.unread or call.doubts > 0 or searches
-        known = self.bin != "" and not (
-            unsure or walk.presence.may_be_exported(name) or walk.presence.may_have_brought(name, before=call)
-        )
-        return (
-            known
-            and self.is_there is not None
-            and not any(self.is_there(f"{folder}/{name}") for folder in folders if folder)
-        )
-
-    def is_missing(self, name: str, walk: Walk, call: Call) -> bool:
-        """Return whether a file is missing, and no earlier call may have created it or its first folder."""
-        path = _path(call.folder, name)
-        made = any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self.made)
-        first = "" if name.startswith(("/", "..")) else Path(name).parts[0]
-        made = made or walk.files.may_have_made(path, before=call)
-        made = made or (first != "" and walk.files.may_have_made(first, before=call))
-        return self.is_there is not None and not made and not self.is_there(path)
-
     def ends_after(self, unwrapped: Unwrapped, call: Call) -> float | None:
         """Return after how many seconds `timeout` ends a program; None if it does not.
 
@@ -324,7 +196,7 @@ class LaunchReader:
     def starts_verl(self, module: str, folder: str) -> bool:
         """Return whether the source of a program in the job's folder starts verl."""
         path = module if module.endswith(".py") else f"{module.replace('.', '/')}.py"
-        text = self.load(_path(folder or self.cwd, path))
+        text = self.load(path_in(folder or self.cwd, path))
         return text is not None and STARTS_VERL.search(text) is not None
 
     def creates(self, call: Call) -> Iterator[str]:
@@ -340,7 +212,7 @@ class LaunchReader:
         folder, program = call.folder or self.cwd, unwrapped.program
         is_read = isinstance(program, ShellProgram) and (
             program.text is not None
-            or (program.path is not None and self.load(_path(folder, program.path)) is not None)
+            or (program.path is not None and self.load(path_in(folder, program.path)) is not None)
         )
         return may_make(call, unwrapped, folder, self.environ.get("HOME", ""), is_read=is_read)
 
@@ -373,7 +245,7 @@ class LaunchReader:
                 words[1:],
             )
         elif program.path is not None:
-            path = _path(call.folder or self.cwd, program.path)
+            path = path_in(call.folder or self.cwd, program.path)
             found = walk.files.text_at(path, before=original)
             why = ""
             if path in self.calling:
@@ -387,9 +259,9 @@ class LaunchReader:
         else:
             self.unread.append(f"{first.path}:{first.line}: the text that a shell runs is unknown")
             return
-        if walk.depth >= _DEEPEST:
+        if walk.depth >= DEEPEST:
             return
-        state = self.state(call)
+        state = self.of_shell(call)
         state.arguments = list(arguments)
         scope = Scope(state, script=name, is_zsh=_is_zsh(unwrap(call.argv).names, text))
         inner = self.walk(scope, path)
@@ -421,12 +293,12 @@ class LaunchReader:
         if program.session in self.sessions:
             inner, waiting = self.sessions[program.session]
         else:
-            inner = self.walk(Scope(self.state(call)), first.path)
+            inner = self.walk(Scope(self.of_shell(call)), first.path)
             inner.presence.is_login = True
             inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         whole, newline, rest = (waiting + (program.text or "")).rpartition("\n")
         self.sessions[program.session] = inner, rest
-        if newline and walk.depth < _DEEPEST:
+        if newline and walk.depth < DEEPEST:
             place, followed = len(inner.calls), len(inner.unread)
             inner.script(whole + newline, first.line)
             self.follow(inner, place)
@@ -434,46 +306,13 @@ class LaunchReader:
 
     def make(self, walk: Walk, call: Call, words: Sequence[Argument], original: Call) -> None:
         """Follow the recipes that `make` runs."""
-        first = call.argv[0]
-        where = f"{first.path}:{first.line}"
-        request = request_of([word.text for word in words])
-        if request is None or not (call.folder or self.cwd):
-            self.unread.append(f"{where}: the words after `make` are unknown")
+        if (run := make_run(self, walk, call, words, original)) is None:
             return
-        folder = _path(call.folder or self.cwd, request.folder)
-        names = [request.file] if request.file else NAMES
-        found = next(
-            (text for name in names if (text := walk.files.text_at(_path(folder, name), before=original))),
-            None,
-        )
-        if not request.runs or walk.depth >= _DEEPEST:
-            return
-        if request.problem:
-            self.unread.append(f"{where}: {request.problem}")
-            return
-        if found is None:
-            self.unread.append(f"{where}: `make` has no makefile in {folder} that can be read")
-            return
-        state = self.state(replace(call, folder=folder))
-
-        def environ(name: str) -> str | None:
-            value = state.value(name)
-            return value if isinstance(value, str) and state.exports(name) is not False else None
-
-        def is_there(name: str) -> bool:
-            return self.is_there is not None and self.is_there(_path(folder, name))
-
-        def included(name: str) -> str | None:
-            folders = [folder, *(_path(folder, other) for other in request.included)]
-            texts = (self.load(_path(other, name)) for other in folders)
-            return next((text for text in texts if text is not None), None)
-
         try:
-            makefile = Makefile(found.text, Variables(request.given, environ, folder), included)
-            for recipe in Run(makefile, folder, is_there).recipes(request.goals):
-                self.recipe(walk, call, recipe, Lines(recipe.text, found.path, recipe.line or 1), folder)
+            for recipe, lines in run.recipes:
+                self.recipe(walk, call, recipe, lines, run.folder)
         except (NotFollowedError, RecursionError) as problem:
-            self.unread.append(f"{found.path}: {problem}")
+            self.unread.append(f"{run.path}: {problem}")
 
     def recipe(self, walk: Walk, call: Call, recipe: Recipe, lines: Lines, folder: str) -> None:
         """Follow the commands of one shell that `make` starts."""
@@ -485,61 +324,12 @@ class LaunchReader:
         program = ShellProgram(lines.text, None, (), lines)
         self.shell(walk, program, inner, (), call, submitted=False)
 
-    def state(self, call: Call) -> ShellState:
-        """Return the state in which a shell starts."""
-        return state_of(call, self.environ, call.folder or self.cwd, self.around)
-
-    def from_job(self, unwrapped: Unwrapped, conditional: bool) -> tuple[EnvironmentChange, ...]:
-        """Return what `ray job submit` gives to the job and its workers."""
-        found: list[EnvironmentChange] = []
-        for word in unwrapped.runtime_env:
-            where = f"{word.path}:{word.line}"
-            if word.text is None:
-                self.unread.append(f"{where}: the name of the runtime_env file is unknown")
-                continue
-            path = _path(self.cwd, word.text)
-            text = self.load(path)
-            if text is None:
-                self.unread.append(f"{where}: {word.text} is named as runtime_env, but does not exist")
-                continue
-            found += self.runtime_env(text, path)
-        for word in unwrapped.runtime_env_json:
-            if word.text is None:
-                self.unread.append(f"{word.path}:{word.line}: the runtime_env in JSON is unknown")
-                continue
-            try:
-                found += [
-                    EnvironmentChange(name, value, word.path, word.line, conditional=conditional)
-                    for name, value in variables_in_json(word.text)
-                ]
-            except NotARuntimeEnvError as problem:
-                self.unread.append(
-                    f"{word.path}:{word.line}: the argument of --runtime-env-json is {problem}"
-                )
-        return tuple(found)
-
-    def runtime_env(self, text: str, path: str) -> list[EnvironmentChange]:
-        """Return the variables of a `runtime_env` file."""
-        try:
-            return [
-                EnvironmentChange(name, value, path, line) for name, value, line in variables_in_yaml(text)
-            ]
-        except NotARuntimeEnvError as problem:
-            self.unread.append(f"{path}: this is {problem}")
-            return []
-
     def dockerfile(self, text: str, path: str, *, starts: bool) -> None:
         """Record the variables that an image sets, and with `starts` the command that it starts."""
         self.changes += [EnvironmentChange(env.name, env.value, path, env.line) for env in variables_in(text)]
         command, line = started_by(text) if starts else ("", 0)
         if command:
             self.script("\n" * (line - 1) + f"docker run IMAGE {command}", path, ())
-
-    @property
-    def training(self) -> Program | None:
-        """Return the program that most certainly starts training; of equals the first."""
-        ranked = [program for program in self.programs if program.rank]
-        return max(ranked, key=lambda program: program.rank, default=None)
 
 
 def _names_of(unwrapped: Unwrapped, call: Call) -> tuple[str, ...]:
@@ -573,7 +363,3 @@ def _finds(pattern: str, folder: str) -> bool:
     if not folder and not pattern.startswith("/"):
         return "=" not in pattern
     return any(True for _ in glob.iglob(pattern, root_dir=folder or None))  # noqa: PTH207 - of text
-
-
-def _path(folder: str, name: str) -> str:
-    return os.path.normpath(Path(folder, name))

@@ -21,6 +21,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.evaluate import RAISES, UNCLEAR, returned
 from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.text import without_middle
 
 _BASE = "configuration_utils.py"
 _ROPE = "modeling_rope_utils.py"
@@ -493,4 +494,4 @@ def _constant(path: Path, name: str) -> tuple[tuple[str, ...], int] | None:
 
 def _shown(value: Any) -> str:
     text = repr(value) if isinstance(value, str) else "null" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return without_middle(text, 60)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse_file, walk
 
 _FILE = "utils/fs.py"
 _COPIES = "copy_to_shm"  # since verl 0.4.0
@@ -34,8 +34,7 @@ class ModelCopy:
 def model_copy(verl: VerlTrees) -> ModelCopy | Unknown:
     """Read the function that copies, and its callers in the same file."""
     path = Path(verl.imported.folder, _FILE)
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else source
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return Unknown(f"{path}: {tree.reason}")
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -23,7 +23,7 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_tables import SOURCE_KEY, DataTables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.evaluate import RAISES, UNCLEAR, returned
-from verl_doctor.toolkit.sources.python.source import parse, read, walk
+from verl_doctor.toolkit.sources.python.source import parse_file, read, walk
 
 _DATASET = "utils/dataset/rl_dataset.py"
 _TALKS = "utils/dataset/multiturn_sft_dataset.py"
@@ -193,8 +193,7 @@ def scored_sources(verl: VerlTrees, demands: DataDemands, tables: DataTables) ->
     if not demands.source or demands.own_score:
         return Absent("verl's reward function is not called, because the job has its own")
     path = Path(verl.imported.folder, _SCORES)
-    content = read(path)
-    tree = parse(content, path) if isinstance(content, bytes) else content
+    tree = parse_file(path)
     if not isinstance(tree, ast.Module):
         return Unknown(tree.reason)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}

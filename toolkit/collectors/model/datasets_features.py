@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import parse, read, statements
+from verl_doctor.toolkit.sources.python.source import parse_file, statements
 
 _FEATURES = "datasets/features/features.py"
 _TABLE = "_FEATURE_TYPES"
@@ -41,8 +41,7 @@ def datasets_features(interpreter: Interpreter, packages: Packages | Unknown) ->
 
 
 def _read(path: Path, version: str) -> DatasetsFeatures | Unknown:
-    content = read(path)
-    tree = parse(content, path) if isinstance(content, bytes) else content
+    tree = parse_file(path)
     if not isinstance(tree, ast.Module):
         return Unknown(tree.reason)
     names = tuple(dict.fromkeys(_names(tree)))

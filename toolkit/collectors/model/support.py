@@ -18,7 +18,7 @@ from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.collectors.model.model import Model
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, constant_keys, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import Unreadable, constant_keys, parse_file, read, walk
 from verl_doctor.toolkit.target import Target
 
 MODEL_TYPES = ("models/auto/configuration_auto.py", "models/auto/auto_mappings.py")
@@ -187,8 +187,7 @@ def transformers_folder(target: Target, interpreter: Interpreter | Unknown) -> P
 
 def _types(path: Path) -> Iterator[str]:
     """Yield the first of each pair of texts whose second names a configuration class."""
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else source
+    tree = parse_file(path)
     for node in walk(tree) if isinstance(tree, ast.Module) else ():
         match node:
             case ast.Tuple(elts=[ast.Constant(value=str(key)), ast.Constant(value=str(value))]):
@@ -204,8 +203,7 @@ def _types(path: Path) -> Iterator[str]:
 
 def _tables(path: Path) -> dict[str, dict[str, str]] | Unknown:
     """Return the literal dictionaries of a module whose names end in `_MODELS`, with their texts."""
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else source
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return Unknown(tree.reason)
     found = {}

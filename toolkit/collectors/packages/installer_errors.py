@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from verl_doctor.toolkit.text import without_middle
+
 _LONGEST_REASON = 400  # characters
 # How pip 22 to 26 and uv 0.4 to 0.13 report an unreachable index. Checked first, because pip goes on to
 # report that there is no such version.
@@ -131,5 +133,4 @@ def _line_around(text: str, position: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    joined = " ".join(_CREDENTIALS.sub("://", text).split())
-    return joined if len(joined) <= _LONGEST_REASON else joined[: _LONGEST_REASON - 3] + "..."
+    return without_middle(" ".join(_CREDENTIALS.sub("://", text).split()), _LONGEST_REASON)

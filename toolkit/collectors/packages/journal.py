@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.changes import journal
+from verl_doctor.toolkit.changes.journal_entries import entries_of
+from verl_doctor.toolkit.changes.records import Entry
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.target import Target, journal_homes
@@ -51,15 +52,13 @@ class JournalHistory:
 def journal_history(target: Target) -> JournalHistory | Unknown:
     """Read both journals. A missing journal is an empty one."""
     try:
-        found = [
-            _entry(entry) for home in dict.fromkeys(journal_homes(target)) for entry in journal.entries(home)
-        ]
+        found = [_entry(entry) for home in dict.fromkeys(journal_homes(target)) for entry in entries_of(home)]
     except (Refused, OSError) as error:
         return Unknown(f"what verl-doctor changed here cannot be read: {error}")
     return JournalHistory(tuple(found))
 
 
-def _entry(entry: journal.Entry) -> JournalEntry:
+def _entry(entry: Entry) -> JournalEntry:
     files = tuple(
         ChangedFile(path, record.after)
         for _, record in entry.files()

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file
 from verl_doctor.toolkit.system.cgroups import count_of_list
 
 _QUOTA, _PERIOD, _MAX, _SET = (
@@ -77,8 +77,7 @@ def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCp
 
 def files_read(path: Path) -> CpuFiles | Unknown:
     """Return the files that this Ray reads."""
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else source
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return Unknown(tree.reason)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, applied
-from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import dotted, parsed, walk
 
 KEY = "ray_kwargs.ray_init"
 """Where verl keeps the arguments of `ray.init()`, since 0.6.
@@ -50,8 +50,7 @@ def ray_init_arguments(
     if folder is None:
         return Absent("Ray is not installed in this environment")
     path = folder / "_private" / "worker.py"
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else None
+    tree = parsed(path)
     nodes = tree.body if isinstance(tree, ast.Module) else []
     for node in nodes:
         if isinstance(node, ast.FunctionDef) and node.name == "init":
@@ -107,8 +106,7 @@ def _taken_out(node: ast.FunctionDef, kwargs: str) -> list[str]:
 
 def _smallest(folder: Path) -> int:
     path = folder / "_private" / "ray_constants.py"
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else None
+    tree = parsed(path)
     for node in tree.body if isinstance(tree, ast.Module) else []:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == _SMALLEST:

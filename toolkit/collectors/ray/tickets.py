@@ -17,7 +17,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse_file
 
 _FILES = ("single_controller/ray/base.py", "trainer/ppo/ray_trainer.py")
 _CLASS, _KEYWORD = "RayResourcePool", "max_colocate_count"
@@ -40,8 +40,7 @@ def ray_tickets(trees: VerlTrees) -> RayTickets | Unknown:
 
 def _read(paths: list[Path]) -> RayTickets | Unknown:
     for path in paths:
-        source = read(path)
-        tree = parse(source, path) if isinstance(source, bytes) else source
+        tree = parse_file(path)
         for number, line in () if isinstance(tree, Unreadable) else _numbers(tree):
             return RayTickets(number, f"{path}:{line}")
     return Unknown("it is unknown how many CPUs this verl requests with each GPU")

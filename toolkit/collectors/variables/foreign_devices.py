@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, text_of, walk
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file, text_of, walk
 
 VARIABLES = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """HIP's is compared with CUDA_VISIBLE_DEVICES, ROCR's may not be set together with it."""
@@ -32,8 +32,7 @@ class ForeignDevices:
 def foreign_devices(trees: VerlTrees) -> ForeignDevices | Unknown:
     """Find an assertion or exception that names a variable, among verl's own code for its workers."""
     path = Path(trees.imported.folder, *_FILE)
-    source = read(path)
-    tree = source if isinstance(source, Unreadable) else parse(source, path)
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return Unknown(tree.reason)
     stops = [text_of(node, _LONGEST) for node in walk(tree) if isinstance(node, (ast.Assert, ast.Raise))]

@@ -25,7 +25,7 @@ from verl_doctor.toolkit.sources.python.source import (
     Unreadable,
     constant_keys,
     dotted,
-    parse,
+    parse_file,
     read,
     statements,
     walk,
@@ -309,8 +309,7 @@ class _Reading:
             if file is None or file.kind not in {"module", "package"}:
                 self._parsed[module] = None
             else:
-                source = read(file.path)
-                self._parsed[module] = parse(source, file.path) if isinstance(source, bytes) else source
+                self._parsed[module] = parse_file(file.path)
         return self._parsed[module]
 
 

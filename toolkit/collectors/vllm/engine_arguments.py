@@ -11,7 +11,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file, read, walk
 
 SECTION = "actor_rollout_ref.rollout.engine_kwargs.vllm"  # what verl passes to vLLM
 # Where vLLM 0.8 to 0.33 define them. All have the first; other files missing from a release are skipped.
@@ -49,8 +49,7 @@ def engine_arguments(
     folder = Path(vllm.tree.folder)
     names: set[str] = set()
     for name in _FILES:
-        source = read(folder / name)
-        tree = parse(source, folder / name) if isinstance(source, bytes) else source
+        tree = parse_file(folder / name)
         if not isinstance(tree, Unreadable):
             names.update(_names(tree))
         if name == _FILES[0] and "model" not in names:

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
 from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR, returned
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file
 
 NAME = "FLASHINFER"
 _CHOOSES = "platforms/cuda.py"
@@ -46,8 +46,7 @@ def flashinfer_attention(
     if platform.name != "cuda":
         return Absent(f"this vLLM runs on {platform.name}, and FlashInfer on CUDA")
     path = Path(vllm.tree.folder) / _CHOOSES
-    source = read(path)
-    tree = source if isinstance(source, Unreadable) else parse(source, path)
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return Unknown(tree.reason)
     ranks = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _PRIORITIES)

@@ -13,7 +13,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.collectors.model.files import ModelFiles
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, parse_file, read, walk
 
 STRATEGY = "safetensors_load_strategy"
 _LOADERS = "model_executor/model_loader"
@@ -52,8 +52,7 @@ def vllm_loading(vllm: VllmTree, _files: ModelFiles) -> VllmLoading | Unknown:
     formats = next(filter(None, (_formats(folder / name) for name in _LISTED)), ())
     if not formats:
         return Unknown(f"the load formats of vLLM {vllm.tree.version} were not found")
-    source = read(folder / _READING)
-    tree = parse(source, folder / _READING) if isinstance(source, bytes) else source
+    tree = parse_file(folder / _READING)
     compared = set() if isinstance(tree, Unreadable) else set(_compared(tree))
     strategies = {text for name, text in compared if name == STRATEGY}
     default = read(folder / _DEFAULT)

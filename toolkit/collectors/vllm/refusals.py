@@ -11,7 +11,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file, walk
 
 EXPANDABLE = "expandable_segments:True"
 _ALLOCATOR = "device_allocator/cumem.py"
@@ -73,6 +73,5 @@ def _refusals(path: Path) -> Iterator[str]:
 
 
 def _nodes(path: Path) -> Iterator[ast.AST]:
-    source = read(path)
-    tree = source if isinstance(source, Unreadable) else parse(source, path)
+    tree = parse_file(path)
     return iter(()) if isinstance(tree, Unreadable) else walk(tree)

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform
 from verl_doctor.toolkit.collectors.vllm.sampler import VARIABLE, VllmSampler
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, statements
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file, statements
 
 
 @collector()
@@ -49,8 +49,7 @@ def vllm_sampler(
 def _default_of_verl(folder: Path) -> str:
     """Return the default of `logprobs_mode` in the class of verl's rollout configuration."""
     path = folder / "workers" / "config" / "rollout.py"
-    source = read(path)
-    tree = source if isinstance(source, Unreadable) else parse(source, path)
+    tree = parse_file(path)
     for node in () if isinstance(tree, Unreadable) else statements(tree):
         match node:
             case ast.AnnAssign(target=ast.Name(id="logprobs_mode"), value=ast.Constant(value=str(value))):

@@ -14,7 +14,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file, walk
 
 CONFIGURATIONS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _SEGMENTS = "expandable_segments"
@@ -57,8 +57,7 @@ def sleep_allocator(vllm: VllmTree) -> SleepAllocator | Unknown:
 
 def _read(path: Path) -> tuple[bool, set[str]] | Unreadable:
     """Return whether an assertion is about expandable segments, and the code's strings but no docstrings."""
-    source = read(path)
-    tree = source if isinstance(source, Unreadable) else parse(source, path)
+    tree = parse_file(path)
     if isinstance(tree, Unreadable):
         return tree
     nodes = list(walk(tree))

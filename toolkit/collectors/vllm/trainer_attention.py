@@ -16,7 +16,7 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import constant_keys, parse, read, statements, walk
+from verl_doctor.toolkit.sources.python.source import constant_keys, parse, parsed, read, statements, walk
 
 _KEY = "attn_implementation"
 _OVERRIDES = (f"actor_rollout_ref.model.override_config.{_KEY}", f"model.override_config.{_KEY}")
@@ -105,8 +105,7 @@ def _of_critic(
 ) -> TrainerAttention | Unknown:
     """Return what verl's code names for a value model, else what the command requests, or verl's default."""
     path = Path(verl.imported.folder, VALUE_MODEL)
-    content = read(path)
-    tree = parse(content, path) if isinstance(content, bytes) else None
+    tree = parsed(path)
     for name, node in fixed_attention(tree) if isinstance(tree, ast.Module) else ():
         return replace(_fact(name, str(path), True, interpreter, str(path), node.lineno), fixed=True)
     return _of_model(override, verl, interpreter)
@@ -146,8 +145,7 @@ def _fact(
 def _known(interpreter: Interpreter) -> Iterator[str]:
     """Yield the keys of `AttentionInterface._global_mapping`, and the name that needs no entry there."""
     for path in (Path(entry, "transformers", "modeling_utils.py") for entry in interpreter.sys_path):
-        content = read(path)
-        tree = parse(content, path) if isinstance(content, bytes) else None
+        tree = parsed(path)
         for node in statements(tree) if isinstance(tree, ast.Module) else ():
             match node:
                 case ast.Assign(targets=[ast.Name(id="_global_mapping")], value=ast.Dict() as table):

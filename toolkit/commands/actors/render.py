@@ -116,7 +116,7 @@ def _of_group(group: WorkerGroup, view: ClusterView, *, every: bool) -> Iterator
     for place in shown:
         yield 4, place
     if len(places) > len(shown):
-        yield 4, f"and on {len(places) - len(shown)} more nodes (-v shows them)"
+        yield 4, f"and on {len(places) - len(shown)} more nodes (-v shows all)"
     if kept := words.kept_by(group, view):
         yield 4, kept
 

@@ -19,17 +19,11 @@ from verl_doctor.toolkit.engine.session import all_facts, open_session
 from verl_doctor.toolkit.engine.unchanged import remembering
 from verl_doctor.toolkit.options.examination import announced_session, are_several, show_report, source_of
 from verl_doctor.toolkit.options.exit_codes import EPILOG
-from verl_doctor.toolkit.options.options import (
-    PATH,
-    FileToWrite,
-    Rules,
-    View,
-    job_options,
-    node_options,
-    rule_options,
-    target_options,
-    view_options,
-)
+from verl_doctor.toolkit.options.node_options import node_options
+from verl_doctor.toolkit.options.rule_options import Rules, rule_options
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import PATH, FileToWrite
+from verl_doctor.toolkit.options.view_options import View, view_options
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
@@ -123,8 +117,8 @@ def _check_each(options: Options, rules: Rules, view: View, *, strict: bool) -> 
     code = report.exit_code(strict=strict)
     answer = EachAnswer(report, code, view.verbose, run.registry.checks, run.machine.cwd)
     show(answer, view.form, view.output)
-    explained = view.form == "text" and (report.verdict == "could_not_check" or view.verbose)
-    for result in report.results if explained else ():
-        if result.status in {"error", "skipped"}:
+    explained = {"error", "skipped"} if view.verbose else {"error"}
+    for result in report.results if view.form == "text" else ():
+        if result.status in explained:
             print(harmless(f"{result.code} could not check: {result.reason}"), file=sys.stderr)
     return code

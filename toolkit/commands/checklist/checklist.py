@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypedDict, get_args
@@ -15,15 +16,11 @@ from verl_doctor.toolkit.json_document import Count, Keyword, plain
 from verl_doctor.toolkit.render import result_words
 from verl_doctor.toolkit.render.document import PathDocument, TargetDocument, path_document
 from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.text import counted, harmless, wrapped
 
 State = Literal["done", "failed", "open", "unknown"]
 Verdict = Literal["done", "failed", "open", "could_not_check"]
-
-WITHOUT = (
-    "on the old cluster: verl-doctor snapshot OLD.json; then here: verl-doctor checklist --from OLD.json"
-)
-"""The next command when only the old cluster can provide the data."""
 
 NAMED = 12
 """How many files, patches or differences a step names; the rest are counted."""
@@ -42,6 +39,12 @@ _CODES: Mapping[Verdict, ExitCode] = {
     "open": ExitCode.FAILED,
     "could_not_check": ExitCode.COULD_NOT_CHECK,
 }
+
+
+def with_snapshot(target: Target) -> str:
+    """Return the next command when only the old cluster can provide the data."""
+    command = shlex.join(("verl-doctor", "checklist", "--from", "OLD.json", *target.arguments))
+    return f"{command}  # OLD.json: verl-doctor snapshot OLD.json, on the old cluster"
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,7 @@ def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
             for line in wrapped(harmless(sentence), width, indent=_BLANK, hanging=f"{_BLANK}  "):
                 yield Text(line)
         if step.do:
-            for line in wrapped(harmless(step.do), width, indent=f"{_BLANK}-> ", hanging=f"{_BLANK}   "):
-                yield Text(line, style="bold")
+            yield Text(harmless(f"{_BLANK}-> {step.do}"), style="bold")  # a command is never wrapped
 
 
 def markdown_lines(these: Checklist) -> Iterator[str]:

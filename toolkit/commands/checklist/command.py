@@ -16,13 +16,10 @@ from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session, open_session
-from verl_doctor.toolkit.options.options import (
-    PATH,
-    answer_options,
-    job_options,
-    node_options,
-    target_options,
-)
+from verl_doctor.toolkit.options.node_options import node_options
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import PATH
+from verl_doctor.toolkit.options.view_options import answer_options
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.snapshot import snapshot
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.markers import Markers, markers_in
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Judgement
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, Judgement, with_snapshot
+from verl_doctor.toolkit.comparison.meaning import complete
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
@@ -23,7 +24,10 @@ from verl_doctor.toolkit.text import counted, listed
 
 
 def judge_patches(old: Snapshot | None, run: Session, facts: Collection, arguments: str) -> list[Judgement]:
-    """Judge whether the imported verl contains the patches of the old tree."""
+    """Judge whether the imported verl contains the patches of the old tree.
+
+    `arguments` name the target in commands about the environment.
+    """
     here, trees = facts.get(Markers), facts.get(VerlTrees)
     if isinstance(here, Unknown) or isinstance(trees, Unknown):
         return [Judgement("unknown", (here.reason if isinstance(here, Unknown) else "no verl was found",))]
@@ -35,17 +39,28 @@ def judge_patches(old: Snapshot | None, run: Session, facts: Collection, argumen
     if old is None:
         return [
             statement,
-            Judgement("unknown", ("only the old cluster can show whether these are all",), WITHOUT),
+            Judgement(
+                "unknown",
+                ("only the old cluster can show whether these are all",),
+                with_snapshot(run.target),
+            ),
         ]
     if old.patches is None:
-        return [statement, Judgement("unknown", (f"{old.path} does not record what was patched",), WITHOUT)]
-    return [statement, _patches_beside(old, old.patches, here, trees, run.config.marker, arguments)]
+        lacking = f"{old.path} does not record what was patched"
+        return [statement, Judgement("unknown", (lacking,), with_snapshot(run.target))]
+    return [statement, _patches_beside(old, old.patches, here, trees, run, arguments)]
 
 
 def _patches_beside(
-    old: Snapshot, wanted: Sequence[AnyPatch], here: Markers, trees: VerlTrees, word: str, arguments: str
+    old: Snapshot,
+    wanted: Sequence[AnyPatch],
+    here: Markers,
+    trees: VerlTrees,
+    run: Session,
+    arguments: str,
 ) -> Judgement:
     """Search this tree for each patch of the old tree."""
+    word = run.config.marker
     present = [patch for file in patched_files(here, word) for patch in file.patches]
     known = {patch.identity for patch in present}
     lost = [patch for patch in wanted if patch.identity not in known]
@@ -55,7 +70,7 @@ def _patches_beside(
     outer = next((tree for tree in trees.others if tree.outer), None)
     if outer is not None:
         copied = f"the imported verl is a copy of {outer.folder} inside itself"
-        return Judgement("failed", (copied,), _import(outer))
+        return Judgement("failed", (copied,), complete(_import(outer), run.target))
     lost_lines = [_lost_line(patch, here, present) for patch in lost]
     elsewhere = _other_tree_with(lost, trees.others, word)
     if elsewhere is not None:

@@ -12,13 +12,21 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Judgement, State, Step, step
+from verl_doctor.toolkit.commands.checklist.checklist import (
+    NAMED,
+    Judgement,
+    State,
+    Step,
+    step,
+    with_snapshot,
+)
 from verl_doctor.toolkit.commands.checklist.patches import judge_patches
 from verl_doctor.toolkit.commands.checklist.tree import judge_tree
 from verl_doctor.toolkit.commands.checklist.trials import judge_debug_run, judge_quick_test, steps_logged
 from verl_doctor.toolkit.comparison.cause import Key, key_of
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison, compared
+from verl_doctor.toolkit.comparison.meaning import environment_arguments
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
@@ -70,10 +78,7 @@ class Look:
     @property
     def tree_arguments(self) -> str:
         """The same for a command about the environment alone, not about a job."""
-        about = replace(
-            self.run.target, files=(), words=(), model=None, data=(), libraries=(), ray_address=""
-        )
-        words = shlex.join(about.arguments)
+        words = shlex.join(environment_arguments(self.run.target))
         return f" {words}" if words else ""
 
 
@@ -183,8 +188,7 @@ def _sentences(reported: Sequence[tuple[str, Finding]]) -> Iterator[str]:
 def _judge_sites(look: Look) -> list[Judgement]:
     places = look.facts.get(SitePlaces)
     if isinstance(places, Unknown):
-        do = f"verl-doctor sites import {_paths_file(look.run.machine.cwd)} --apply"
-        return [Judgement("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
+        return [_judge_sites_unset(places.reason, look.run.machine.cwd)]
     place_lines = tuple(_place_line(place) for place in places.places if place.state == "there")
     nodes = None if look.nodes is None else look.nodes.nodes
     where = (
@@ -195,9 +199,17 @@ def _judge_sites(look: Look) -> list[Judgement]:
     return [Judgement(None, (*place_lines, where))]
 
 
-def _paths_file(folder: Path) -> str:
-    """Return the file of paths found here, or its usual name."""
-    return shlex.quote(min((path.name for path in folder.glob("*path*.py")), default="paths.py"))
+def _judge_sites_unset(reason: str, folder: Path) -> Judgement:
+    """Judge a configuration without paths: where they may come from, and the command that takes them over."""
+    found = min((path.name for path in folder.glob("*path*.py")), default="")
+    where = (
+        f'the lines of {found}, such as MODEL = "/models/qwen", can be taken over'
+        if found
+        else 'write them there, or into a Python file of lines such as MODEL = "/models/qwen"'
+    )
+    do = shlex.join(("verl-doctor", "sites", "import", found or "FILE.py", "--apply"))
+    what = "writes the paths into the configuration; without --apply it shows the change"
+    return Judgement("open", (f"{reason}: {where}",), f"{do}  # {what}")
 
 
 def _place_line(place: SitePlace) -> str:
@@ -276,7 +288,11 @@ def judge_environment(
     not repeated.
     """
     if found is None:
-        return [Judgement("unknown", ("only the old cluster can show the differences",), WITHOUT)]
+        return [
+            Judgement(
+                "unknown", ("only the old cluster can show the differences",), with_snapshot(run.target)
+            )
+        ]
     breaks, matters = (
         [difference for difference in found.of(weight) if not _is_judged_elsewhere(difference, judged)]
         for weight in ("breaks", "matters")
@@ -284,7 +300,7 @@ def judge_environment(
     noise, nodes = len(found.of("noise")), len(found.new.nodes)
     rest = [f"{counted(noise, 'difference')} without consequence"] if noise else []
     rest += [f"{counted(nodes, 'node')} compared"] if nodes else []
-    do = f"verl-doctor compare {shlex.quote(found.old.path)}"
+    do = shlex.join(("verl-doctor", "compare", found.old.path, *run.target.arguments))
     if breaks:
         return [Judgement("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]
     lost = tuple(f"not compared: {sentence}" for sentence in found.lost)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Judgement
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, Judgement, with_snapshot
 from verl_doctor.toolkit.commands.checklist.other_release import judge_other_release, origin
 from verl_doctor.toolkit.commands.checklist.tree_compare import HARMLESS, Damage, alone, compare
 from verl_doctor.toolkit.commands.checklist.trials import steps_logged
@@ -21,6 +21,7 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.repair.recorded import history
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.text import counted, listed
 
 
@@ -33,16 +34,15 @@ def judge_tree(old: Snapshot | None, run: Session, facts: Collection, log: Path 
     if isinstance(new, Unknown):
         return [Judgement("unknown", (new.reason,))]
     if old is None:
-        return _tree_alone(new)
+        return _tree_alone(new, run.target)
     was = old.get(TreeManifest)
     if isinstance(was, Unknown):
-        return [
-            Judgement(
-                "unknown", (f"{old.path} does not record the contents of the tree: {was.reason}",), WITHOUT
-            )
-        ]
+        lacking = f"{old.path} does not record the contents of the tree: {was.reason}"
+        return [Judgement("unknown", (lacking,), with_snapshot(run.target))]
     if (other := judge_other_release(old, run, facts, log)) is not None:
-        return [other]
+        # What an interrupted copy leaves is damage of any release, listed or not.
+        bad = alone(new)
+        return [*([Judgement("failed", tuple(_shown(bad)), _mend(bad, "OLD", new))] if bad else []), other]
     ours, scripts = _changed_by_us(run, new), _below(map(str, run.target.files), new)
     found = compare(was, new, ours)
     bad = [damage for damage in found if damage.fault not in HARMLESS and not _is_edited(damage, scripts)]
@@ -96,7 +96,7 @@ def _edited(scripts: list[Damage], run: Session, facts: Collection, log: Path | 
     return Judgement("open", (f"{named}; a DEBUG run that logs a step shows that this is intended",))
 
 
-def _tree_alone(new: TreeManifest) -> list[Judgement]:
+def _tree_alone(new: TreeManifest, target: Target) -> list[Judgement]:
     if bad := alone(new):
         return [Judgement("failed", tuple(_shown(bad)), _mend(bad, "OLD", new))]
     if new.installed:
@@ -109,7 +109,7 @@ def _tree_alone(new: TreeManifest) -> list[Judgement]:
         f"{counted(len(new.lines), 'file')} in {new.folder}; only the old cluster can show whether that is "
         "all"
     )
-    return [Judgement("unknown", (sentence,), WITHOUT)]
+    return [Judgement("unknown", (sentence,), with_snapshot(target))]
 
 
 def _shown(found: list[Damage]) -> Iterator[str]:

@@ -17,13 +17,9 @@ from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine.session import open_session
 from verl_doctor.toolkit.leftover import Kind
-from verl_doctor.toolkit.options.options import (
-    Duration,
-    answer_options,
-    job_options,
-    show_all_option,
-    target_options,
-)
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import Duration
+from verl_doctor.toolkit.options.view_options import answer_options, show_all_option
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.target import Options, UsageError, journal_homes
 

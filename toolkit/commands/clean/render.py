@@ -100,7 +100,7 @@ def _of_kind(
         yield from _leftover(leftover, outcomes.get((leftover.kind, leftover.name)), width, verbose=verbose)
     if rest := ordered[len(shown) :]:
         more = words.kinds_of(rest).replace(" ", " more ", 1)
-        yield Text(f"  {more}{words.takes(rest, ', ')}; -v shows them", style="dim")
+        yield Text(f"  {more}{words.takes(rest, ', ')}; -v shows all", style="dim")
 
 
 def _leftover(
@@ -129,14 +129,14 @@ def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Tex
             f"kept: {kept_entry.name} ({kept_entry.kind}): {kept_entry.why}", width, "  ", "    "
         )
     if len(kept) > len(shown):
-        yield Text(f"  kept: {counted(len(kept) - len(shown), 'more item')}; -v shows them", style="dim")
+        yield Text(f"  kept: {counted(len(kept) - len(shown), 'more item')}; -v shows all", style="dim")
 
 
 def _appeared(run: Run, width: int | None, *, verbose: bool) -> Iterator[Text]:
     """Yield what appeared while the job ran and may be another job's."""
     if not run.appeared:
         return
-    more = "" if verbose else "; -v shows them"
+    more = "" if verbose else "; -v shows all"
     yield from _wrapped(
         f"appeared while it ran, and nothing shows whose they are: {words.kinds_of(run.appeared)}{more}",
         width,

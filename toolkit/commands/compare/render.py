@@ -11,7 +11,7 @@ from verl_doctor.toolkit.comparison import document as words
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison
 from verl_doctor.toolkit.console.markdown_text import escaped
-from verl_doctor.toolkit.text import clipped, counted, harmless, listed, without_middle, wrapped
+from verl_doctor.toolkit.text import counted, harmless, listed, without_middle, wrapped
 
 _STYLES: Final = {
     "equal": "bold green",
@@ -23,8 +23,8 @@ _LONGEST = 60  # characters of a value; JSON and Markdown show it in full
 _SHORT = 24  # characters of a value in the line of its kind
 _NAMED = 8  # rules
 _NAMED_OF_A_KIND = 4  # differences in the line of their kind
-_BREAKS = 4  # differences that break something, two lines each
-_KINDS = 4  # kinds of differences
+_MOST = 4  # differences that break something, and kinds of others
+_LINES = 20  # without -v
 _KINDS_IN_WORDS: Final = {"finding": "new warnings"}
 _WIDEST = 40  # columns of a subject before its values
 
@@ -37,46 +37,60 @@ def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Te
     word = words.WORDS[of.verdict]
     first, *more = _lines(f"{word}  {words.headline(of)}", width, "", "  ")
     first.stylize(_STYLES[of.verdict], 0, len(word))
-    yield from (first, *more)
+    head = [first, *more]
     for name, side in (("old", of.old), ("new", of.new)):
-        yield _clipped(f"  {name}: {words.side(side, 'a facts file')}", width, "dim")
-    yield from _whole(of, width) if every else _short(of, width)
+        head += _lines(f"{name}: {words.side(side, 'a facts file')}", width, "  ", "    ", "dim")
+    yield from head
+    if every:
+        yield from _whole(of, width)
+        return
+    shown: list[Text] = []
+    for most in range(_MOST, 0, -1):
+        shown = list(_short(of, width, most))
+        if len(head) + len(shown) <= _LINES:
+            break
+    yield from shown
 
 
-def _short(of: Comparison, width: int | None) -> Iterator[Text]:
+def _short(of: Comparison, width: int | None, most: int) -> Iterator[Text]:
     """Yield what breaks, with the next step.
 
-    Then yield what may change the job, one line per kind, and the rest in numbers.
+    Then yield what may change the job, by kind, and the rest in numbers. At most so many of both are shown.
     """
     breaks = words.with_packages_together(of.of("breaks"))
     if breaks:
         yield Text("Stops the job:", style="bold red")
-    for first, *more in breaks[:_BREAKS]:
-        whole = f"  {_head(first, of, first.why, more)}"
-        fits = width is None or len(whole) <= width
-        yield _clipped(whole if fits else f"  {_head(first, of, more=more)}", width)
+    for first, *more in breaks[:most]:
+        whole = _head(first, of, first.why, more)
+        fits = width is None or len(whole) + 2 <= width
+        yield from _lines(whole if fits else _head(first, of, more=more), width, "  ", "    ")
         if first.next:
             yield Text(f"    {harmless(first.next)}", style="dim")
     kinds = words.by_kind(of.of("matters"))
     if kinds:
         yield Text("May change what the job does:", style="bold yellow")
-    for kind, members in list(kinds.items())[:_KINDS]:
-        shown = listed((_change(member) for member in members), _NAMED_OF_A_KIND)
-        yield _clipped(f"  {_KINDS_IN_WORDS.get(kind, kind)}: {shown}", width)
-    left = sum(map(len, breaks[_BREAKS:])) + sum(len(members) for members in list(kinds.values())[_KINDS:])
+    for kind, members in list(kinds.items())[:most]:
+        yield from _of_kind(_KINDS_IN_WORDS.get(kind, kind), [_change(member) for member in members], width)
+    left = sum(map(len, breaks[most:])) + sum(len(members) for members in list(kinds.values())[most:])
     rest = [f"{counted(left, 'more difference')}"] if left else []
     rest += [f"{len(of.of('noise'))} without effect"] if of.of("noise") else []
     rest += [f"{len(of.not_compared)} not compared"] if of.not_compared else []
     if of.gone:
         codes = listed(dict.fromkeys(code for code, _ in of.gone), _NAMED)
-        yield _clipped(f"No longer found: {codes}", width, "green")
+        yield from _lines(f"No longer found: {codes}", width, "", "  ", "green")
     if rest or breaks or kinds:
-        yield _clipped(": ".join(filter(None, ("-v shows everything", ", ".join(rest)))), width, "dim")
+        last = ": ".join(filter(None, ("-v shows everything", ", ".join(rest))))
+        yield from _lines(last, width, "", "  ", "dim")
 
 
-def _clipped(text: str, width: int | None, style: str = "") -> Text:
-    """One line, clipped to the terminal's width."""
-    return Text(harmless(text if width is None else clipped(text, width)), style=style)
+def _of_kind(kind: str, found: Sequence[str], width: int | None) -> list[Text]:
+    """Return the first differences of a kind: as many as fit into one line, but at least one as a whole."""
+    text = ""
+    for most in range(_NAMED_OF_A_KIND, 0, -1):
+        text = f"{kind}: {listed(found, most)}"
+        if width is None or len(text) + 2 <= width:
+            break
+    return _lines(text, width, "  ", "    ")
 
 
 def _change(difference: Difference) -> str:

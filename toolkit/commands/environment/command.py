@@ -15,13 +15,9 @@ from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine.session import open_session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.options import hints
-from verl_doctor.toolkit.options.options import (
-    PATH,
-    answer_options,
-    job_options,
-    show_all_option,
-    target_options,
-)
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import PATH
+from verl_doctor.toolkit.options.view_options import answer_options, show_all_option
 from verl_doctor.toolkit.target import Options
 from verl_doctor.toolkit.text import harmless
 

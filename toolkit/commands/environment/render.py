@@ -40,7 +40,7 @@ def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: b
             yield Text(f"  {legend}", style="dim")
     if hidden := len(environment.rows) - len(rows):
         yield Text(
-            f"  {counted(hidden, 'variable')} with the same value everywhere (-v shows them)", style="dim"
+            f"  {counted(hidden, 'variable')} with the same value everywhere (-v shows all)", style="dim"
         )
 
 

@@ -15,13 +15,9 @@ from verl_doctor.toolkit.commands.explain.schemas import SCHEMAS, schema_text
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.options.completing import codes_with_titles
 from verl_doctor.toolkit.options.completion import SHELLS, script
-from verl_doctor.toolkit.options.options import (
-    PATH,
-    answer_options,
-    job_options,
-    show_all_option,
-    target_options,
-)
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import PATH
+from verl_doctor.toolkit.options.view_options import answer_options, show_all_option
 from verl_doctor.toolkit.target import Options, UsageError
 
 if TYPE_CHECKING:

@@ -13,16 +13,11 @@ from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.options.examination import announced_session, show_report
-from verl_doctor.toolkit.options.options import (
-    PATH,
-    Rules,
-    View,
-    job_options,
-    repair_options,
-    rule_options,
-    target_options,
-    view_options,
-)
+from verl_doctor.toolkit.options.node_options import repair_options
+from verl_doctor.toolkit.options.rule_options import Rules, rule_options
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import PATH
+from verl_doctor.toolkit.options.view_options import View, view_options
 from verl_doctor.toolkit.target import Options, UsageError
 
 

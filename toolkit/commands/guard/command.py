@@ -25,16 +25,9 @@ from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.engine.plugin_exit import execute
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.options.options import (
-    OTHER_TREES,
-    PATH,
-    Duration,
-    FileToWrite,
-    force_option,
-    refuses,
-    shared_option,
-    target_options,
-)
+from verl_doctor.toolkit.options.shared import refuses, shared_option
+from verl_doctor.toolkit.options.target_options import target_options
+from verl_doctor.toolkit.options.value_types import OTHER_TREES, PATH, Duration, FileToWrite, force_option
 from verl_doctor.toolkit.process.signals import ignore_as_inherited
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.target import Options, UsageError

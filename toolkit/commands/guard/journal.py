@@ -8,7 +8,8 @@ from pathlib import Path
 
 from verl_doctor.toolkit.change import NewFile, NewLink, ReplaceFile
 from verl_doctor.toolkit.changes import journal, safe_write
-from verl_doctor.toolkit.changes.journal import Entry, FileRecord
+from verl_doctor.toolkit.changes.journal_entries import entries_of
+from verl_doctor.toolkit.changes.records import Entry, FileRecord
 from verl_doctor.toolkit.commands.guard.agreement import AgreedFile, Bases
 from verl_doctor.toolkit.commands.guard.files import Found, line_digest
 from verl_doctor.toolkit.marker import Marker, marked_lines
@@ -20,7 +21,7 @@ def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Ite
     Raises Refused if the journal cannot be read.
     """
     last: dict[str, AgreedFile] = {}
-    for entry in journal.entries(home):
+    for entry in entries_of(home):
         if entry.state == "applied" and entry.time > since:
             for index, record in entry.files():
                 if record.after is None:
@@ -43,7 +44,7 @@ def from_journal(lost: Found, homes: Iterable[Path]) -> ReplaceFile | NewFile | 
 
     The result is None if the file is not as it was before that repair.
     """
-    for entry in (entry for home in homes for entry in reversed(journal.entries(home))):
+    for entry in (entry for home in homes for entry in reversed(entries_of(home))):
         for index, record in entry.files():
             places = (os.path.realpath(lost.path), os.path.realpath(lost.path.parent) + f"/{lost.path.name}")
             if record.after == lost.agreed.sha256 and record.file in places:

@@ -11,7 +11,8 @@ from rich.text import Text
 from verl_doctor.toolkit.commands.logs import render
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.exit_code import ExitCode
-from verl_doctor.toolkit.logs import document
+from verl_doctor.toolkit.logs.answer import Answer as Diagnosis
+from verl_doctor.toolkit.logs.document import document
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,13 @@ class LogsAnswer(Answer):
     full.
     """
 
-    diagnosis: document.Answer
+    diagnosis: Diagnosis
     with_timeline: bool = False
     verbose: bool = False
 
     def document(self) -> Mapping[str, Any]:
         """Return the diagnosis in JSON types."""
-        return document.document(self.diagnosis)
+        return document(self.diagnosis)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
         """Return the diagnosis as text."""

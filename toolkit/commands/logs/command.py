@@ -17,12 +17,14 @@ from verl_doctor.toolkit.engine import config, registry
 from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.options.completing import complete_files
-from verl_doctor.toolkit.options.options import FileToWrite, answer_options, script_options, target_options
+from verl_doctor.toolkit.options.target_options import script_options, target_options
+from verl_doctor.toolkit.options.value_types import FileToWrite
+from verl_doctor.toolkit.options.view_options import answer_options
 from verl_doctor.toolkit.rule import family_of
 from verl_doctor.toolkit.target import CannotJudgeError, Options, UsageError
 
 if TYPE_CHECKING:
-    from verl_doctor.toolkit.logs.document import Answer, Confirmation
+    from verl_doctor.toolkit.logs.answer import Answer, Confirmation
     from verl_doctor.toolkit.logs.logged_error import LoggedError
     from verl_doctor.toolkit.result import CheckResult
 
@@ -157,7 +159,8 @@ def _confirmed(answer: Answer, run: Session) -> dict[str, tuple[Confirmation, ..
 
 def _confirmed_in_script(cause: LoggedError, run: Session) -> dict[str, tuple[Confirmation, ...]]:
     """The errors that the rules find in the launch script at what the exception names."""
-    from verl_doctor.toolkit.logs.document import is_about, name_of  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.logs.causes import name_of  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.logs.confirming import is_about  # noqa: PLC0415 - see above
 
     codes = tuple(
         check.code
@@ -176,7 +179,7 @@ def _confirmed_in_script(cause: LoggedError, run: Session) -> dict[str, tuple[Co
 
 
 def _confirmations(result: CheckResult) -> list[Confirmation]:
-    from verl_doctor.toolkit.logs.document import Confirmation  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.logs.answer import Confirmation  # noqa: PLC0415 - see above
 
     if result.findings:
         return [

@@ -9,24 +9,22 @@ from rich.text import Text
 
 from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
 from verl_doctor.toolkit.console.markdown_text import escaped
-from verl_doctor.toolkit.logs.document import (
+from verl_doctor.toolkit.logs.answer import Answer
+from verl_doctor.toolkit.logs.causes import name_of, place_in_job, remedy_of
+from verl_doctor.toolkit.logs.confirming import confirmation
+from verl_doctor.toolkit.logs.headline import (
     FIRST_CAUSE,
     NOT_DETERMINED,
     OK,
     YOUR_CODE,
     YOUR_CONFIGURATION,
-    Answer,
-    confirmation,
     headline,
-    name_of,
-    next_steps,
-    place_in_job,
-    remedy_of,
 )
 from verl_doctor.toolkit.logs.lines import shown, shown_together
 from verl_doctor.toolkit.logs.logged_error import LoggedError
+from verl_doctor.toolkit.logs.next_steps import next_steps
 from verl_doctor.toolkit.logs.timeline import render
-from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
+from verl_doctor.toolkit.text import counted, harmless, in_bytes, without_middle, wrapped
 
 _STYLES = {
     OK: "bold green",
@@ -38,7 +36,6 @@ _STYLES = {
 _PLACE = re.compile(r'(.*\bFile ")([^"]+)(", line \d+.*)')
 _MOST_OF_MESSAGE = 4  # lines
 _MOST = 4  # entries listed besides the cause
-_LONGEST = 200  # characters of such a line in a pipe
 
 
 def text_lines(
@@ -95,15 +92,9 @@ def _on_this_machine(
             if each.remedy:
                 yield from map(Text, wrapped(harmless(f"      do: {each.remedy}"), width, hanging="        "))
         else:
-            yield Text(_shortened(harmless(f"    {each.line}"), width))
+            yield from map(Text, wrapped(harmless(f"    {each.line}"), width, hanging="      "))
     if len(found) > _MOST and not verbose:
         yield Text(f"    and {len(found) - _MOST} more (-v)")
-
-
-def _shortened(text: str, width: int | None) -> str:
-    """Return a line that fits the terminal, or one of at most `_LONGEST` characters."""
-    room = _LONGEST if width is None else max(width, 40)
-    return text if len(text) <= room else f"{text[: room - 3]}..."
 
 
 def _with_reason(step: str) -> tuple[str, str]:
@@ -129,13 +120,16 @@ def _proof(error: LoggedError, width: int | None) -> Iterator[Text]:
     for text in lines[:-1]:
         yield Text(f"    {_fitting(text, width)}")
     message = wrapped("".join(lines[-1:]), width, indent="    ", hanging="      ")
-    yield from map(Text, message[:_MOST_OF_MESSAGE])
     if len(message) > _MOST_OF_MESSAGE:
-        yield Text("      ...")
+        message[_MOST_OF_MESSAGE - 1 : -1] = ["      ..."]
+    yield from map(Text, message)
 
 
 def _fitting(text: str, width: int | None) -> str:
-    """Return a line that fits the terminal. The place in a traceback loses the beginning of its path."""
+    """Return a line that fits the terminal.
+
+    The place in a traceback loses the beginning of its path, another line its middle.
+    """
     room = len(text) if width is None else max(width - 4, 23)
     if len(text) <= room:
         return text
@@ -143,7 +137,7 @@ def _fitting(text: str, width: int | None) -> str:
         before, path, after = place.groups()
         left = max(room - len(before) - len(after) - 3, len(path.rpartition("/")[2]))
         return f"{before}...{path[-left:]}{after}"
-    return f"{text[: room - 3]}..."
+    return without_middle(text, room)
 
 
 def _others(answer: Answer, width: int | None) -> Iterator[Text]:
@@ -163,8 +157,8 @@ def _others(answer: Answer, width: int | None) -> Iterator[Text]:
             times = f" ({error.times} times)" if error.times > 1 else ""
             place, then = place_in_job(error), shown(error.then)
             raised = f" (raised at {place})" if place else ""
-            text = harmless(f"  {error.source}:{error.number}{times}: {name}{shown(error.words)}")
-            yield Text(_shortened(text, width) if not raised else f"{text}{harmless(raised)}")
+            text = harmless(f"  {error.source}:{error.number}{times}: {name}{shown(error.words)}{raised}")
+            yield from map(Text, wrapped(text, width, hanging="    "))
             if then:
                 yield Text(harmless(f"    {then}"))
         if len(errors) > _MOST:

@@ -13,7 +13,9 @@ from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.options.options import PATH, answer_options, shared_option
+from verl_doctor.toolkit.options.shared import shared_option
+from verl_doctor.toolkit.options.value_types import PATH
+from verl_doctor.toolkit.options.view_options import answer_options
 from verl_doctor.toolkit.text import harmless
 
 if TYPE_CHECKING:  # the network code is loaded only when needed

@@ -20,7 +20,7 @@ from verl_doctor.toolkit.collectors.installed.packages import (
 )
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.collectors.packages.requirements import applies, parsed
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file, read
 from verl_doctor.toolkit.system import toml
 from verl_doctor.toolkit.text import canonical
 
@@ -155,8 +155,7 @@ def _in_pyproject(file: Path) -> tuple[list[str], str]:
 
 def _in_setup(file: Path) -> tuple[list[str], str]:
     """Read the arguments of `setup(...)`: literals, and names of the module that stand for literals."""
-    source = read(file)
-    tree = parse(source, file) if isinstance(source, bytes) else source
+    tree = parse_file(file)
     if isinstance(tree, Unreadable):
         return [], ""
     names: dict[str, Any] = {}

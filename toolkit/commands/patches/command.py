@@ -24,7 +24,9 @@ from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.marker import Marker, is_marker
 from verl_doctor.toolkit.options.helpful_group import HelpfulGroup
-from verl_doctor.toolkit.options.options import PATH, Command, FileToWrite, force_option, target_options
+from verl_doctor.toolkit.options.shared import Command
+from verl_doctor.toolkit.options.target_options import target_options
+from verl_doctor.toolkit.options.value_types import PATH, FileToWrite, force_option
 from verl_doctor.toolkit.patchsets import patchset, repatch
 from verl_doctor.toolkit.patchsets.expiry import Need, needs
 from verl_doctor.toolkit.patchsets.line_patch import LinePatch

@@ -18,10 +18,12 @@ from verl_doctor.toolkit.commands.report.page import (
     Values,
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
-from verl_doctor.toolkit.logs.document import headline, next_steps, remedy_of
+from verl_doctor.toolkit.logs.causes import remedy_of
+from verl_doctor.toolkit.logs.headline import headline
 from verl_doctor.toolkit.logs.lines import shown, shown_together
 from verl_doctor.toolkit.logs.logged_error import LoggedError
-from verl_doctor.toolkit.text import counted
+from verl_doctor.toolkit.logs.next_steps import next_steps
+from verl_doctor.toolkit.text import counted, without_middle
 
 _HEADING = 160  # characters of an error in a heading; the full text follows
 
@@ -53,7 +55,7 @@ def sections(seen: Seen) -> Iterator[PageSection]:
 
 def _card(error: LoggedError, mark: Mark) -> Card:
     known, words = error.signature, shown(error.words)
-    title = words if len(words) <= _HEADING else f"{words[:_HEADING]}..."
+    title = without_middle(words, _HEADING)
     if known is not None:
         title = f"{known.code}: {known.title}".removeprefix(": ")
     rows = [("at", _place(error)), ("process", shown(error.process))]

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.commands.report import (
 from verl_doctor.toolkit.commands.report import time as report_time
 from verl_doctor.toolkit.commands.report.page import Mark, Page, PageSection
 from verl_doctor.toolkit.commands.report.seen import Seen
-from verl_doctor.toolkit.logs import document
+from verl_doctor.toolkit.logs.headline import headline as log_headline
 from verl_doctor.toolkit.render.result_words import headline
 
 _ORDER = (
@@ -48,17 +48,17 @@ def page_of(seen: Seen, *, masked: bool) -> Page:
 def _verdict(seen: Seen) -> tuple[str, Mark, str]:
     """Return the verdict here, and why the run failed if logs were given.
 
-    A failed run outweighs a healthy machine.
+    A failed run outweighs a machine on which no fault was found, be it healthy or not judged.
     """
     word, sentence = headline(seen.report)
     mark = verdict.MARKS[seen.report.verdict]
     if seen.log is None or not seen.log.exit_code:
         return word, mark, sentence
-    log_headline, why = document.headline(seen.log)
-    if mark in {Mark.GOOD, Mark.DOUBTFUL}:
+    log_word, why = log_headline(seen.log)
+    if mark is not Mark.BAD:
         return (
-            log_headline,
+            log_word,
             Mark.BAD if seen.log.reading.first is not None else Mark.BROKEN,
             f"{why}; this machine: {word}, {sentence}",
         )
-    return word, mark, f"{sentence}; the logs: {log_headline}, {why}"
+    return word, mark, f"{sentence}; the logs: {log_word}, {why}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.commands.report.network import Tried
 from verl_doctor.toolkit.comparison.judge import Comparison
 from verl_doctor.toolkit.engine.collect import Facts
-from verl_doctor.toolkit.logs.document import Answer
+from verl_doctor.toolkit.logs.answer import Answer
 from verl_doctor.toolkit.result import Report
 
 

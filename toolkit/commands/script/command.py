@@ -33,15 +33,9 @@ from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.options.options import (
-    FILE_TO_WRITE,
-    OTHER_TREES,
-    PATH,
-    job_options,
-    refuses,
-    shared_option,
-    target_options,
-)
+from verl_doctor.toolkit.options.shared import refuses, shared_option
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import FILE_TO_WRITE, OTHER_TREES, PATH
 from verl_doctor.toolkit.render.result_words import headline
 from verl_doctor.toolkit.repair.recorded import history
 from verl_doctor.toolkit.target import Options, UsageError, journal_home

@@ -19,7 +19,8 @@ from verl_doctor.toolkit.engine.config import Config, load
 from verl_doctor.toolkit.engine.discovery import discover
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.options.helpful_group import HelpfulGroup
-from verl_doctor.toolkit.options.options import PATH, shared_option
+from verl_doctor.toolkit.options.shared import shared_option
+from verl_doctor.toolkit.options.value_types import PATH
 from verl_doctor.toolkit.sources.python.site_paths import NO_PATH, Setting, settings_in
 from verl_doctor.toolkit.system.sites import is_placeholder
 from verl_doctor.toolkit.target import Options, UsageError, journal_home

@@ -11,16 +11,10 @@ from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine.session import open_session
-from verl_doctor.toolkit.options.options import (
-    OTHER_TREES,
-    PATH,
-    Duration,
-    answer_options,
-    job_options,
-    refuses,
-    shared_option,
-    target_options,
-)
+from verl_doctor.toolkit.options.shared import refuses, shared_option
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import OTHER_TREES, PATH, Duration
+from verl_doctor.toolkit.options.view_options import answer_options
 from verl_doctor.toolkit.target import Options, UsageError
 
 _LAST = 5

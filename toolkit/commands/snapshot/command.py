@@ -13,14 +13,10 @@ from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine.session import open_session
-from verl_doctor.toolkit.options.options import (
-    FileToWrite,
-    force_option,
-    job_options,
-    node_options,
-    shared_option,
-    target_options,
-)
+from verl_doctor.toolkit.options.node_options import node_options
+from verl_doctor.toolkit.options.shared import shared_option
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import FileToWrite, force_option
 from verl_doctor.toolkit.target import Options
 
 

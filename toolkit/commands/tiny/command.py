@@ -19,7 +19,8 @@ from verl_doctor.toolkit.console.view import width_of
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.options.options import PATH, NamedPath, shared_option
+from verl_doctor.toolkit.options.shared import shared_option
+from verl_doctor.toolkit.options.value_types import PATH, NamedPath
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
 from verl_doctor.toolkit.tiny.rows import KINDS, Kind

@@ -18,7 +18,9 @@ from verl_doctor.toolkit.engine.discovery import discover
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.options.completing import complete_repairs
-from verl_doctor.toolkit.options.options import node_options, shared_option, target_options
+from verl_doctor.toolkit.options.node_options import node_options
+from verl_doctor.toolkit.options.shared import shared_option
+from verl_doctor.toolkit.options.target_options import target_options
 from verl_doctor.toolkit.repair.recorded import (
     History,
     Name,

@@ -6,7 +6,7 @@ PY103 leaves this to the first import if that will write them. `--bytecode` does
 from __future__ import annotations
 
 from verl_doctor.toolkit.changes import apply, links
-from verl_doctor.toolkit.changes.journal import new_run
+from verl_doctor.toolkit.changes.records import new_run
 from verl_doctor.toolkit.console.progress import announce
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session

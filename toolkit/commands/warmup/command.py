@@ -18,16 +18,11 @@ from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.discovery import discover
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.options.options import (
-    OTHER_TREES,
-    PATH,
-    Size,
-    answer_options,
-    job_options,
-    node_options_within,
-    refuses,
-    target_options,
-)
+from verl_doctor.toolkit.options.node_options import node_options_within
+from verl_doctor.toolkit.options.shared import refuses
+from verl_doctor.toolkit.options.target_options import job_options, target_options
+from verl_doctor.toolkit.options.value_types import OTHER_TREES, PATH, Size
+from verl_doctor.toolkit.options.view_options import answer_options
 from verl_doctor.toolkit.target import Options, UsageError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.follow_calls import Calls
 from verl_doctor.toolkit.sources.python.follow_expressions import DEEPEST
 from verl_doctor.toolkit.sources.python.follow_values import Class, Function, Link, Module, Table, same
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file
 from verl_doctor.toolkit.sources.python.summary import absolute
 
 
@@ -43,8 +43,7 @@ class Arrived(Exception):  # noqa: N818 - a jump, no mistake
 @functools.lru_cache(maxsize=64)
 def _parsed(path: Path, _: int) -> ast.Module | Unreadable:
     """Return the syntax tree of a file at this modification time: several runs use the same modules."""
-    source = read(path)
-    return parse(source, path) if isinstance(source, bytes) else source
+    return parse_file(path)
 
 
 class Follow(Calls):

@@ -64,8 +64,7 @@ def parser_options(tree: SourceTree, command: str) -> ParserOptions | None:
         names |= {name for name in found if name is not None}
         if len(found) > most:
             most, path = len(found), str(file.path)
-        package = module if file.kind == "package" else module.rpartition(".")[0]
-        for name in _imported(parsed, package):
+        for name in _imported(parsed, file.package):
             own = tree.own_name(name)
             if own is not None and own not in seen:
                 seen.add(own)

@@ -53,6 +53,11 @@ class ModuleFile:
     kind: Literal["module", "package", "compiled", "namespace", "hidden"]
     why: str = ""
 
+    @property
+    def package(self) -> str:
+        """The package that relative imports of the module start from."""
+        return self.name if self.kind == "package" else self.name.rpartition(".")[0]
+
 
 @dataclass(frozen=True)
 class SourceTree:
@@ -200,13 +205,18 @@ def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
         return Unreadable(reason, "damage" if b"\0" in source else "syntax", number)
 
 
+def parse_file(path: Path) -> ast.Module | Unreadable:
+    """Return the syntax tree of a source file, or why it has none."""
+    source = read(path)
+    return parse(source, path) if isinstance(source, bytes) else source
+
+
 def parsed(path: Path) -> ast.Module | None:
     """Return the syntax tree of a source file, None if it cannot be read or parsed.
 
     This is for callers to which the reason does not matter.
     """
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else None
+    tree = parse_file(path)
     return tree if isinstance(tree, ast.Module) else None
 
 

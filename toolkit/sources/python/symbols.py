@@ -152,3 +152,8 @@ class Module:
     lazy: Lazy | None = None
     open: str = ""
     made: tuple[str, ...] = ()
+
+    @property
+    def package(self) -> str:
+        """The package that relative imports of the module start from."""
+        return self.name if self.is_package else self.name.rpartition(".")[0]

@@ -8,9 +8,9 @@ import pytest
 from support.environments import interpreter, site_packages
 from support.miniatures.source_trees import verl, vllm, write
 
+from verl_doctor.toolkit.collectors.api.surroundings import Surroundings
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
-from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.collectors.installed.trees import TorchTree, Tree, torch_tree
 from verl_doctor.toolkit.facts import Absent
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.miniatures.source_trees import compare, verl, vllm
 
+from verl_doctor.toolkit.collectors.api.surroundings import Surroundings
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
-from verl_doctor.toolkit.collectors.api.value import Surroundings
 
 FLOOR = """
     from importlib.metadata import PackageNotFoundError, version

@@ -10,10 +10,10 @@ from support.miniatures.source_trees import verl, vllm
 
 from verl_doctor.checks.api.vllm_attribute_missing import vllm_attribute_missing
 from verl_doctor.toolkit.collectors.api.settings import Settings, switched_on
+from verl_doctor.toolkit.collectors.api.surroundings import Surroundings
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
 from verl_doctor.toolkit.collectors.api.uses_collector import _remembered
-from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.collectors.installed.listings import Listings
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.testing import run_check

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import stat
@@ -12,35 +11,16 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from support.launch.scripts import ENVIRON, given, read, words_of
 
-from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting, may_be_changed, may_be_made
+from verl_doctor.toolkit.collectors.launch.job_variables import from_file
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.shell import walk
 from verl_doctor.toolkit.target import Target
-
-ENVIRON = {"HOME": "/home/u", "PATH": os.environ.get("PATH", ""), "OUTSIDE": "o"}
-
-
-def read(folder: Path, script: str | bytes, *words: str, name: str = "run.sh") -> Launch:
-    path = folder / name
-    path.write_bytes(script.encode() if isinstance(script, str) else script)
-    target = Target(Path("/env/bin/python"), "--python", files=(path,), words=words)
-    found = launch.collect(target, Machine(environ=ENVIRON, cwd=folder))
-    assert isinstance(found, Launch)
-    return found
-
-
-def words_of(found: Launch) -> list[str | None]:
-    assert found.command
-    return [word.text for word in found.command.words]
-
-
-def given(found: Launch) -> dict[str, str | None]:
-    return {setting.name: setting.value for setting in found.settings}
-
 
 # Scripts of which everything is known. Each ends in one call of python3.
 KNOWN = {
@@ -307,67 +287,6 @@ def test_variable_not_set_in_the_script_is_unknown(tmp_path: Path) -> None:
     assert words_of(read(tmp_path, "python3 -m verl.trainer.main_ppo a=$NOBODY b=$(whoami)")) == [None, None]
 
 
-def test_secrets_are_not_kept(tmp_path: Path) -> None:
-    token = "hf_" + "a" * 34
-    found = read(
-        tmp_path,
-        f"export HF_TOKEN={token}\nX={token}\n"
-        f"python3 -m verl.trainer.main_ppo a=$X +b.api_key=abc --token {token} data.prompt_key=prompt c=hf:{token}",
-    )
-    assert token not in repr(found)
-    assert "abc" not in repr(found)
-    assert "data.prompt_key=prompt" in words_of(found)
-
-
-@pytest.mark.parametrize(
-    "word",
-    [
-        "+trainer.wandb_key=hunter2",
-        "+trainer.db_pwd=hunter2",
-        "+a.auth=hunter2",
-        "+a.hf_pat=hunter2",
-        "+a.signing_key=hunter2",
-        "+a.jwt=hunter2",
-        "+a.cookie=hunter2",
-        "+a.passphrase=hunter2",
-        "+a.tokens=hunter2",
-        "+a.secrets.tracker=hunter2",
-        "+data.api_key=hunter",
-        "+a.b={hf_token:hunter2,n:1}",
-        "--api-key hunter2",
-        "--api_key hunter2",
-        "--hf-token=hunter2",
-        "--header 'Authorization: Token hunter2'",
-    ],
-)
-def test_secrets_in_any_form_are_not_kept(word: str, tmp_path: Path) -> None:
-    found = read(tmp_path, f"python3 -m verl.trainer.main_ppo a.b=1 {word} c.d=2\n")
-    assert "hunter" not in repr(found)
-    assert {"a.b=1", "c.d=2"} <= set(words_of(found))
-
-
-@pytest.mark.parametrize(
-    "word",
-    [
-        "data.prompt_key=prompt",
-        "+data.my_question_key=question",
-        "data.reward_fn_key=data_source",
-        "data.image_key=images",
-        "data.tokenizer=/models/tokenizer",
-        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24576",
-        "actor_rollout_ref.rollout.max_num_batched_tokens=8192",
-        "actor_rollout_ref.actor.loss_agg_mode=token-mean",
-        "algorithm.rollout_token_veto_threshold=1e-4",
-        "actor_rollout_ref.rollout.continuous_token.enable=True",
-        "global_profiler.profile_token_start=null",
-        "+a.n_token=8",
-        "--tokenizer=/models/tokenizer",
-    ],
-)
-def test_harmless_words_that_resemble_secrets_are_kept(word: str, tmp_path: Path) -> None:
-    assert words_of(read(tmp_path, f"python3 -m verl.trainer.main_ppo a.b=1 {word}\n")) == ["a.b=1", word]
-
-
 def test_sourced_file_is_followed(tmp_path: Path) -> None:
     (tmp_path / "env.sh").write_text("export A=1\nn=7\n")
     found = read(
@@ -376,18 +295,6 @@ def test_sourced_file_is_followed(tmp_path: Path) -> None:
     assert given(found) == {"A": "1"}
     assert words_of(found) == ["n=7"]
     assert found.unread == (f"{tmp_path / 'run.sh'}:2: ./missing.sh is sourced, but does not exist",)
-
-
-def test_ray_job_and_its_runtime_env(tmp_path: Path) -> None:
-    (tmp_path / "env.yaml").write_text("env_vars:\n  A: '1'\n  B: 2\n")
-    found = read(
-        tmp_path,
-        'ray job submit --no-wait --address x --runtime-env=env.yaml --runtime-env-json=\'{"env_vars": {"C": "3"}}\' \\\n'
-        "  -- python3 -m verl.trainer.main_ppo a=1 +ray_kwargs.ray_init.runtime_env.env_vars.D=4",
-    )
-    assert given(found) == {"A": "1", "B": "2", "C": "3", "D": "4"}
-    assert all(setting.reaches_workers for setting in found.settings)
-    assert words_of(found)[0] == "a=1"
 
 
 @pytest.mark.parametrize(
@@ -480,15 +387,6 @@ def test_dockerfile(tmp_path: Path) -> None:
     assert found.settings[-1].line == 6
 
 
-def test_runtime_env_file(tmp_path: Path) -> None:
-    found = read(tmp_path, "working_dir: ./\nenv_vars:\n  A: 1\n  B:\n", name="runtime_env.yaml")
-    assert found.settings == (
-        Setting("A", "1", str(tmp_path / "runtime_env.yaml"), 3, reaches_workers=True),
-        Setting("B", None, str(tmp_path / "runtime_env.yaml"), 4, reaches_workers=True),
-    )
-    assert read(tmp_path, "a: [", name="runtime_env.yaml").unread
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -547,7 +445,7 @@ def test_any_text_is_read_without_a_crash(text: str) -> None:
     reader = LaunchReader(lambda _: None, ENVIRON, "/")
     reader.script(text, "/run.sh", ())
     reader.dockerfile(text, "/Dockerfile", starts=True)
-    reader.runtime_env(text, "/env.yaml")
+    from_file(reader, text, "/env.yaml")
 
 
 @pytest.mark.slow
@@ -608,12 +506,6 @@ def test_words_printed_from_a_file_are_read(tmp_path: Path) -> None:
     assert words_of(read(tmp_path, call)) == [None, "e.f=3"]
 
 
-def test_program_written_by_the_script_is_not_missing(tmp_path: Path) -> None:
-    found = read(tmp_path, "echo 'import verl.trainer' > job.py\npython3 ./job.py a.b=1 c.d=2\n")
-    assert found.command
-    assert found.stopped == ()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
@@ -654,53 +546,6 @@ def test_old_content_of_a_file_that_the_script_rewrites_is_not_used(tmp_path: Pa
     assert "changes it before" in found.unread[0]
 
 
-def test_values_derived_from_a_secret_are_not_kept(tmp_path: Path) -> None:
-    found = read(
-        tmp_path,
-        "MY_API_KEY=harmless-looking\nmax_token=8\n"
-        "python3 -m verl.trainer.main_ppo a=$MY_API_KEY b=x${MY_API_KEY}y c=${MY_API_KEY:-d} n=$max_token",
-    )
-    assert words_of(found) == [None, None, None, "n=8"]
-    assert "harmless-looking" not in repr(found)
-
-
-@pytest.mark.parametrize(
-    ("script", "line"),
-    [
-        ('export A=1\npython3 -m verl.trainer.main_ppo a.b="1 \\\n  c.d=2\n', 2),
-        ("if true; then\n  python3 -m verl.trainer.main_ppo a.b=1\n", 3),
-    ],
-)
-def test_syntax_errors_are_reported_with_their_line(script: str, line: int, tmp_path: Path) -> None:
-    (error,) = read(tmp_path, script).refused
-    assert error.line == line
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "python3 -m verl.trainer.main_ppo a.b=1\n",
-        "source nowhere.sh\npython3 -m verl.trainer.main_ppo a.b=1\n",
-        "#!/usr/bin/env zsh\nif true {\n  python3 -m verl.trainer.main_ppo a.b=1\n}\n",
-    ],
-)
-def test_scripts_that_their_shell_accepts_are_not_reported(script: str, tmp_path: Path) -> None:
-    assert read(tmp_path, script).refused == ()
-
-
-def test_syntax_check_executes_nothing(tmp_path: Path) -> None:
-    assert read(tmp_path, f'touch {tmp_path}/there\necho "\n').refused
-    assert not (tmp_path / "there").exists()
-
-
-def test_oversized_script_is_reported(tmp_path: Path) -> None:
-    script = tmp_path / "run.sh"
-    script.write_text("echo\n" * 500_000)
-    found = launch.collect(Target(tmp_path / "python", "--python", files=(script,)), Machine())
-    assert isinstance(found, Unknown)
-    assert "2.5 MB" in found.reason
-
-
 def test_array_element_keeps_its_source_line(tmp_path: Path) -> None:
     script = """\
 ARGS=(
@@ -723,131 +568,6 @@ start "${ARGS[@]}" g.h=4
         ("e.f=3", 6),
         ("g.h=4", 11),
     ]
-
-
-def test_runtime_env_with_invalid_yaml_is_reported(tmp_path: Path) -> None:
-    (error,) = read(tmp_path, "env_vars:\n  A: [1\n  B: 2\n", name="env.yaml").refused
-    assert error.line
-    assert "invalid YAML" in error.message
-
-
-ENV_YAML = "working_dir: ./\nexcludes: ['/.git/']\nenv_vars: {A: '1'}\n"
-SENT = {
-    "by a file": ("ray job submit --runtime-env=env.yaml -- python3 -m verl.trainer.main_ppo", "./", ("/.git/",)),
-    "by an option, which counts": ("ray job submit --runtime-env env.yaml --working-dir $HOME/x -- python3 -m verl.trainer.main_ppo", "/home/u/x", ("/.git/",)),
-    "by JSON": ("ray job submit --runtime-env-json '{\"working_dir\": \"/j\"}' -- python3 -m verl.trainer.main_ppo", "/j", ()),
-    "by the driver": ("python3 -m verl.trainer.main_ppo +ray_kwargs.ray_init.runtime_env.working_dir=/d", "/d", ()),
-    "not to be told": ("ray job submit --working-dir $(find_it) -- python3 -m verl.trainer.main_ppo", None, ()),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", SENT)
-def test_folder_that_ray_uploads_is_found(tmp_path: Path, case: str) -> None:
-    (tmp_path / "env.yaml").write_text(ENV_YAML)
-    script, folder, excludes = SENT[case]
-    found = read(tmp_path, script).working_dir
-    assert found is not None
-    assert (found.folder, found.excludes) == (folder, excludes)
-
-
-def test_runtime_env_file_alone_names_the_folder(tmp_path: Path) -> None:
-    found = read(tmp_path, "env_vars: {}\nworking_dir: ./job\n", name="env.yaml").working_dir
-    assert found is not None
-    assert (found.folder, found.line, found.listed_in) == ("./job", 2, str(tmp_path / "env.yaml"))
-
-
-@pytest.mark.parametrize("script", ["ray job submit -- python3 -m verl.trainer.main_ppo", "python3 -m verl.trainer.main_ppo"])  # fmt: skip
-def test_no_folder_is_uploaded(tmp_path: Path, script: str) -> None:
-    assert read(tmp_path, script).working_dir is None
-
-
-START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the oracle")
-@pytest.mark.parametrize(
-    ("script", "stops"),
-    [
-        (f"set -xeu\necho $RUN_NAME\n{START}", True),
-        ("set -o nounset\npython3 -m verl.trainer.main_ppo x.y=$RUN_NAME a.b=1\n", True),
-        ("set -u\npython3 -m verl.trainer.main_ppo x.y=$RUN_NAME a.b=1 | cat\n", True),
-        (f"set -u\necho ${{RUN_NAME:-x}}\n{START}", False),
-        (f"set -u\nif false; then echo $RUN_NAME; fi\n{START}", False),
-        (f"set -u\nset +u\necho $RUN_NAME\n{START}", False),
-        (f"echo $RUN_NAME\n{START}", False),
-        (f"set -u\n{START}echo $RUN_NAME\n", False),
-        (f"set -e\ncd gone\n{START}", True),
-        (f"set -e\ncd gone || true\n{START}", False),
-        (f"cd gone\n{START}", False),
-        (f"cd gone && {START}", True),
-        (f"cd here && {START}", False),
-        (f"set -e\nmkdir -p gone\ncd gone\n{START}", False),
-        (f"set -e\nif cd gone; then echo x; fi\n{START}", False),
-        (f"set -e\nsource gone/bin/activate\n{START}", True),
-        (f"source gone/bin/activate\n{START}", False),
-        ("python3 -m verl.trainer.main_ppo a.b=1 \\\n  c.d=x/${trainer.name} \\\n  e.f=1\n", True),
-        ("python3 -m verl.trainer.main_ppo a.b=1 'c.d=x/${trainer.name}'\n", False),
-        (f"echo ${{trainer.name}}\n{START}", False),
-        (f"set -e\necho 'export A=1' > ./made.sh\nsource ./made.sh\n{START}", False),
-        (f"set -e\ncat > ./made.sh <<EOF\nA=1\nEOF\n. ./made.sh\n{START}", False),
-        (f"set -e\n{{ echo A=1; }} > ./made.sh\n. ./made.sh\n{START}", False),
-        (f"set -e\nfor i in 1; do echo A=$i; done > ./made.sh\n. ./made.sh\n{START}", False),
-        (f"set -e\nf() {{ echo A=1; }}\nf > ./made.sh\n. ./made.sh\n{START}", False),
-        (f"set -e\nx=$(mkdir -p made && echo made)\ncd made\n{START}", False),
-        (f"set -e\necho 'mkdir made' > prepare\nbash ./prepare\ncd made\n{START}", False),
-        (f"set -e\n! cd gone\n{START}", False),
-        (f"set -eo pipefail\nLAST=$(ls -d gone/step_* | sort -V | tail -n 1)\n{START}", True),
-        (f"set -e\nLAST=$(ls gone)\n{START}", True),
-        (f"set -e\nLAST=$(ls -d gone/step_* | tail -n 1)\n{START}", False),
-        (f"set -e\nLAST=$(ls gone 2>/dev/null || true)\n{START}", False),
-        (f"set -e\nLAST=$(ls gone) || true\n{START}", False),
-        (f"set -e\nf() {{ local LAST=$(ls gone); }}\nf\n{START}", False),
-        (f"set -e\nLAST=$(ls here)\n{START}", False),
-        (f"set -e\nmkdir -p gone\nLAST=$(ls gone)\n{START}", False),
-        (f"set -eo pipefail\nmkdir -p gone/step_1\nLAST=$(ls -d gone/step_* | tail -1)\n{START}", False),
-        (f"LAST=$(ls gone)\n{START}", False),
-        (f"set -e\nCDPATH=/usr\ncd lib\n{START}", False),
-        (f"set -e\ncd /usr\ncd -\ncd -P here\n{START}", False),
-        (f"set -u\nX=$(echo $GONE) || true\n{START}", False),
-        (
-            f"set -u\nlet x=3 && ((y = 2))\nfor ((z = 0; z < 2; z++)); do :; done\necho $x $y $z $SHLVL\n{START}",
-            False,
-        ),
-        (f"set -u\ndeclare -n r=x\nr=3\necho $x\n{START}", False),
-        (f"set -u\n[[ -n ${{GONE-}} && $GONE == 1 ]] || echo no\n{START}", False),
-        (
-            f"set -u\nsetup() {{ eval 'function module() {{ GONE=1; }}'; }}\nsetup\nmodule load x\necho $GONE\n{START}",
-            False,
-        ),
-        (f"set -u\nexec {{GONE}}>/dev/null\nsleep 0 & wait -n -p THIS\necho $GONE $THIS\n{START}", False),
-        (f": ${{GONE:?is needed}}\n{START}", True),
-        (f'[ -n "${{GONE:?is needed}}" ]\n{START}', True),
-        (f"GONE=\n: ${{GONE:?is needed}}\n{START}", True),
-        (f"GONE=\n: ${{GONE?is needed}}\n{START}", False),
-        (f"GONE=1\n: ${{GONE:?is needed}}\n{START}", False),
-        (f"set -e\ncat > made.yaml <<EOF\na: ${{b.c}}\nEOF\n{START}", True),
-        (f"set -e\ncat <<EOF > made.yaml || true\na: ${{b.c}}\nEOF\n{START}", False),
-        (f"cat > made.yaml <<EOF\na: ${{b.c}}\nEOF\n{START}", False),
-        (f"set -e\ncat > made.yaml <<'EOF'\na: ${{b.c}}\nEOF\n{START}", False),
-        (f"set -e\nspack load cuda\n{START}", True),
-        (f"set -e\nspack load cuda || echo none\n{START}", False),
-        (f"set -e\nspack() {{ echo $1; }}\nspack load cuda\n{START}", False),
-        (f"spack load cuda\n{START}", False),
-        (f"shopt -s extglob\ncase foo in @(foo|bar)) N=1;; esac\n{START}", False),
-    ],
-)
-def test_bash_stops_at_the_reported_line(script: str, stops: bool, tmp_path: Path) -> None:
-    (tmp_path / "here").mkdir()
-    found = read(tmp_path, script)
-    assert bool(found.stopped) == stops
-    assert found.lost == ()
-    fake = tmp_path / "python3"
-    fake.write_text("#!/bin/sh\necho started\n")
-    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
-    environ = {**ENVIRON, "PATH": f"{tmp_path}:{ENVIRON['PATH']}"}
-    command = ["bash", "run.sh"]
-    ran = subprocess.run(command, check=False, cwd=tmp_path, env=environ, capture_output=True, text=True)
-    assert ("started" in ran.stdout) != stops
 
 
 @pytest.mark.parametrize(
@@ -895,115 +615,6 @@ def test_path_set_in_the_script_is_searched(tmp_path: Path, line: str, lacks: st
     assert [error.message for error in found.stopped] == ([f"{lacks}: command not found"] if lacks else [])
 
 
-SHELL_FUNCTIONS = [
-    ("", True),
-    ("mkdir -p out; nvidia-smi; cd out", True),
-    ("export PATH=$HOME/miniconda3/bin:$PATH", False),
-    ("PATH=$PATH", False),
-    ('[ -n "$X" ] && export PATH=$HOME/bin:$PATH', False),
-    ("bash install.sh -b -p $HOME/miniconda3", False),
-    ("./install", False),
-    ("curl -L https://x.example/conda | tar -xvj -C $HOME/bin conda", False),
-    ("wget -q https://x.example/conda -O $HOME/bin/conda", False),
-    ("sudo apt-get install -y conda", False),
-    ("pip install conda", False),
-    ("python3 -m pip install conda", False),
-    ("python3 setup.py", False),
-    ("uv tool install conda", False),
-    ("make install", False),
-    ("ln -s $HOME/c/bin/conda $HOME/bin/conda", False),
-    ("install -m 755 c $HOME/bin", False),
-    ("$X", False),
-    ("X=$(curl -L https://x.example/conda | bash)", False),
-    ("X=$(date +%s)", True),
-    ("cat a > $HOME/bin/conda", False),
-    ("env bash install.sh", False),
-    ("(dnf install -y conda)", False),
-    ("shopt -s expand_aliases\nalias conda=micromamba", False),
-    ("#PJM -L rscgrp=a", False),
-    ("#flux: -N 2", False),
-    ("#PBS -N a", False),
-    ("#SBATCH -N 2", False),
-]
-
-
-@pytest.mark.parametrize(("before", "known"), SHELL_FUNCTIONS)
-def test_function_of_the_users_shell_that_the_script_cannot_have(
-    tmp_path: Path, before: str, known: bool
-) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    names = ("mkdir", "nvidia-smi", "bash", "curl", "tar", "wget", "sudo", "apt-get", "pip", "date", "cat", "env", "python3", "uv", "make", "ln", "install", "dnf")  # fmt: skip
-    for name in names:
-        (folder / name).touch(mode=0o755)
-    (tmp_path / "out").mkdir()
-    for name in ("install", "setup.py", "install.sh"):
-        (tmp_path / name).touch(mode=0o755)
-    path = tmp_path / "run.sh"
-    path.write_text(f"#!/bin/bash\n{before}\nset -e\nconda info\npython3 -m verl.trainer.main_ppo a=1\n")
-    environ = {"HOME": str(tmp_path), "PATH": str(folder)}
-    found = launch.collect(
-        Target(Path("/env/bin/python"), "--python", files=(path,)), Machine(environ=environ, cwd=tmp_path)
-    )
-    assert isinstance(found, Launch)
-    assert [error.message for error in found.stopped] == (["conda: command not found"] if known else [])
-
-
-@pytest.mark.parametrize(
-    ("before", "path", "may"),
-    [
-        ("", "/data/train.parquet", False),
-        ("ls /data; mkdir -p /data; pip install -e /data", "/data/train.parquet", False),
-        ("python3 prepare.py --out /data", "/data/train.parquet", True),
-        ("python3 prepare.py --out=/other", "/data/train.parquet", False),
-        ("python3 prepare.py", "/data/train.parquet", True),
-        ("python3 -m pip install verl", "/data/train.parquet", False),
-        ("python3 - <<'PY'\nmake()\nPY", "/data/train.parquet", True),
-        ("python3 <<'PY'\nmake()\nPY", "/data/train.parquet", True),
-        ("python3 -c 'import make; make.table().to_parquet(make.PLACE)'", "/data/train.parquet", True),
-        ("python3 -c 'import torch; print(torch.__version__)'; python3 -V", "/data/train.parquet", False),
-        ("bash gone.sh", "/data/train.parquet", True),
-        ("ln -sfn /mnt/data /data", "/data/train.parquet", True),
-        ("cp /mnt/config.json /models/qwen/config.json", "/models/qwen", True),
-        ("hf download a/b --local-dir ~/models/b", "/home/u/models/b", True),
-        ("cat > /job/reward.py <<EOF\ndef f(): pass\nEOF", "/job/reward.py", True),
-        ("cat < /job/reward.py", "/job/reward.py", False),
-        ("tar xf data.tar", "/data/train.parquet", True),
-        ("cp /mnt/a.parquet /data/raw/../train.parquet", "/data/train.parquet", True),
-        ("cp /mnt/train.parquet /data/", "/data/raw/../train.parquet", True),
-        ("dd if=/mnt/a.parquet of=/data/train.parquet", "/data/train.parquet", True),
-        ("find /mnt -name '*.parquet' -exec cp {} /data ';'", "/data/train.parquet", True),
-        ("find /data -name '*.parquet'", "/data/train.parquet", False),
-    ],
-)
-def test_files_that_the_script_may_create_are_recognised(
-    tmp_path: Path, before: str, path: str, may: bool
-) -> None:
-    found = read(tmp_path, f"{before}\n{KNOWN['plain']}\npython3 evaluate.py /data\n")
-    assert may_be_made(found, path) is may
-
-
-@pytest.mark.parametrize(
-    ("around", "is_here"),
-    [("", True), ("nohup", True), ("srun -N 1", False), ("docker exec c", False), ("kubectl exec p --", False), ("apptainer exec i.sif", False)],
-)  # fmt: skip
-def test_paths_inside_a_container_are_not_reported(around: str, is_here: bool, tmp_path: Path) -> None:
-    inside = "export PATH=/image/bin; cd /gone; python3 main_ppo.py a.b=1 c.d=2 > /gone/log"
-    found = read(tmp_path, f"{around} bash -c '{inside}'\n")
-    assert found.command
-    assert bool(found.stopped) == is_here
-
-
-@pytest.mark.parametrize(
-    "command", ["module load cuda", "conda activate x", "our_function_for_modules", "git submodule update"]
-)
-def test_variables_that_the_login_shell_may_set_are_not_missing(command: str, tmp_path: Path) -> None:
-    lines = "set -e\ncd third/verl\n" if command.startswith("git") else "set -u\necho $EBROOTCUDA\n"
-    assert read(tmp_path, lines + START).stopped
-    assert not read(tmp_path, f"{command}\n{lines}{START}").stopped
-    assert not read(tmp_path, f"#!/bin/bash -l\nset -u\necho $EBROOTCUDA\n{START}").stopped
-
-
 @pytest.mark.parametrize("call", ["{}", "bash -c '{}'"])
 def test_variable_that_a_module_may_set_is_not_empty(call: str, tmp_path: Path) -> None:
     start = call.format("python3 -m verl.trainer.main_ppo data.train_files=$EBROOTDATA/train.parquet")
@@ -1040,46 +651,6 @@ def test_gpus_requested_in_a_batch_script_are_read(line: str, gpus: int | None, 
         tmp_path, f"#!/bin/bash\n#SBATCH {line}\npython3 -m verl.trainer.main_ppo a=1\n#SBATCH --gres=gpu:9\n"
     )
     assert found.gpus_per_node == gpus
-
-
-@pytest.mark.parametrize(
-    ("script", "lacks"),
-    [
-        ("/nowhere/bin/python3 -m verl.trainer.main_ppo a=1", "/nowhere/bin/python3"),
-        ("python3 -m venv env\nenv/bin/python3 -m verl.trainer.main_ppo a=1", ""),
-        ("docker run image /nowhere/bin/python3 -m verl.trainer.main_ppo a=1", ""),
-        ("srun /nowhere/bin/python3 -m verl.trainer.main_ppo a=1", ""),
-        ("[ -d /x ] && /nowhere/bin/python3 -m verl.trainer.main_ppo a=1", ""),
-        ("python3 verl/trainer/main_ppo.py a=1", "verl/trainer/main_ppo.py"),
-        ("cd /tmp/nowhere-$RANDOM\npython3 verl/trainer/main_ppo.py a=1", ""),
-        ("git clone https://host/verl\npython3 verl/trainer/main_ppo.py a=1", ""),
-        ("python3 -m verl.trainer.main_ppo a=1 > logs/run.log 2>&1", "logs/run.log"),
-        ("python3 -m verl.trainer.main_ppo a=1 &>> logs/run.log", "logs/run.log"),
-        ("mkdir -p logs\npython3 -m verl.trainer.main_ppo a=1 > logs/run.log", ""),
-        ("python3 -m verl.trainer.main_ppo a=1 > run.log", ""),
-        ("python3 -m verl.trainer.main_ppo a=1 2>&1 | tee logs/run.log", ""),
-        ("python3 -m verl.trainer.main_ppo a=1 > $LOGS/run.log", ""),
-    ],
-)
-def test_files_missing_at_the_start_of_the_job_are_reported(script: str, lacks: str, tmp_path: Path) -> None:
-    stopped = read(tmp_path, f"{script}\n").stopped
-    assert [lacks in error.message for error in stopped] == ([True] if lacks else [])
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("export NAME = demo", "export: `=': not a valid identifier"),
-        ("export NAME=demo 2nd=x", "export: `2nd=x': not a valid identifier"),
-        ("export NAME= demo", ""),
-        ('export "$NAME=demo"', ""),
-    ],
-)
-def test_invalid_export_is_reported(line: str, message: str, tmp_path: Path) -> None:
-    script = f"set -e\nNAME=n\n{line}\npython3 -m verl.trainer.main_ppo a=1\n"
-    assert [error.message for error in read(tmp_path, script).stopped] == ([message] if message else [])
-    done = subprocess.run(["bash", "-c", f"NAME=n\n{line}"], capture_output=True, text=True, check=False)
-    assert done.stderr.strip().endswith(message) if message else not done.stderr
 
 
 @pytest.mark.parametrize(
@@ -1125,67 +696,6 @@ def test_zsh_expands_arrays_and_does_not_split_strings(tmp_path: Path) -> None:
     assert words_of(read(tmp_path, "zsh inner.sh")) == words_of(zsh)
 
 
-@pytest.mark.parametrize(
-    ("guard", "line", "message"),
-    [
-        ("if [ ! -f data/train.parquet ]; then\n  echo 'prepare it first'\n  exit 1\nfi\n", 3, "exit 1: data/train.parquet does not exist"),
-        ("[[ -d $PWD/data && -n x ]] || { echo gone; exit 2; }\n", 1, "exit 2: {here}/data does not exist"),
-        ("! [ -e data ] && exit 3\n", 1, "exit 3: data does not exist"),
-        ("test -e data || exit\n", 1, "exit 1: data does not exist"),
-        ("python3 prepare.py --out data && \\\n", 1, "python3: can't open file prepare.py"),
-        ("set -e\nbash prepare.sh\n", 2, "bash: prepare.sh: No such file or directory"),
-        ("set -e\nexec > logs/run.log 2>&1\n", 2, "logs/run.log: No such file or directory"),
-        ("[ -f data ] || { exit; }\n", 1, "exit 1: data does not exist"),
-        ("set -e\nsource {here}/env.sh\n", 2, "{here}/env.sh: No such file or directory"),
-        ("set -e\nsource /usr/no_site_here/bin/activate\n", 2, "/usr/no_site_here/bin/activate: No such file or directory"),
-    ],
-)  # fmt: skip
-def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tmp_path: Path) -> None:
-    script = guard.replace("{here}", str(tmp_path)) + "python3 -m verl.trainer.main_ppo a=1 b=2"
-    found = read(tmp_path, script)
-    assert [(stop.line, stop.message) for stop in found.stopped] == [(line, message.format(here=tmp_path))]
-
-
-@pytest.mark.parametrize(
-    "guard",
-    [
-        "touch present\nif [ ! -f here.txt ]; then exit 1; fi\n",
-        "mkdir -p data\nif [ ! -d data ]; then exit 1; fi\n",
-        "if [ ! -e /dev/nvidia0 ]; then exit 1; fi\n",
-        "if [ ! -f data ]; then exit 0; fi\n",
-        "if [ ! -f data ]; then exit; fi\n",
-        "[ ! -f data ] && exit\n",
-        "[ -f data ] || { echo none; { exit; }; }\n",
-        "[ -d /tmp/ray/no_session_here ] || exit 1\n",
-        "#SBATCH --nodes=1\nset -e\nspack load cuda\n",
-        "set -e\nsource /usr/no_site_here/setup-env.sh\nspack load cuda\n",
-        "[ -f /no_workspace_here/.ready ] || { echo 'run it in the container'; exit 1; }\n",
-        "[ -d /no_workspace_here ] || exit 1\n",
-        "set -e\npython3 /usr/no_site_here/preflight.py\n",
-        "set -e\nbash /tmp/no_folder_here/prepare.sh\n",
-        "set -e\nsource /usr/no_site_here/env.sh\n",
-        "set -e\nexec 200>/var/no_locks_here/x.lock\n",
-        "set -e\nexec >/scratch/me/run.log 2>&1\n",
-        "set -e\nLAST=$(ls /scratch/me/checkpoints)\n",
-        'if [ ! -f data ]; then wget https://example.org/data; fi\nif [ -n "$UNKNOWN_HERE" ]; then exit 1; fi\n',
-        "python3 prepare.py --out data\n",
-        "exec > logs/run.log 2>&1\n",
-        "set -e\nmkdir -p logs\nexec > logs/run.log 2>&1\n",
-        "exec 2>&1\n",
-        "(test -f data || exit 1)\n",
-        "[ -f data ] && ls data\nif ! nvidia-smi; then exit 1; fi\n",
-        "[ -f data ] && ls data\nnvidia-smi || exit 1\n",
-        "[ -f data ] && exit 1\n",
-        'if [ -n "$UNKNOWN_HERE" ]; then [ -f data ] || exit 1; fi\n',
-        "curl -sO https://example.org/prepare.py\npython3 prepare.py && \\\n",
-    ],
-)
-def test_script_that_may_go_on(guard: str, tmp_path: Path) -> None:
-    (tmp_path / "here.txt").touch()
-    found = read(tmp_path, guard + "python3 -m verl.trainer.main_ppo a=1 b=2")
-    assert not found.stopped
-
-
 def test_sourced_file_from_windows(tmp_path: Path) -> None:
     (tmp_path / "env.sh").write_bytes(b"LR=1e-5\r\n# all\r\nN=2\r\n")
     found = read(tmp_path, "source ./env.sh\npython3 -m verl.trainer.main_ppo lr=$LR n=$N")
@@ -1193,79 +703,6 @@ def test_sourced_file_from_windows(tmp_path: Path) -> None:
     (tmp_path / "env.sh").write_bytes(b"# copied\r\nLR=1e-5\nN=2\n")
     found = read(tmp_path, "source ./env.sh\npython3 -m verl.trainer.main_ppo lr=$LR n=$N")
     assert words_of(found) == ["lr=1e-5", "n=2"]
-
-
-@pytest.mark.parametrize(
-    ("script", "module", "words"),
-    [
-        ("python - a=1 b=2 <<'EOF'\nimport runpy\nrunpy.run_module('verl.trainer.main_ppo', run_name='__main__')\nEOF", "verl.trainer.main_ppo", ["a=1", "b=2"]),
-        ("python3 -u <<EOF\nimport sys\nfrom runpy import run_module\nsys.argv = ['x', 'a=1']\nsys.argv += ['b=2']\nrun_module(\"verl.trainer.sft_trainer\")\nEOF", "verl.trainer.sft_trainer", ["a=1", "b=2"]),
-        ("python3 -c 'from verl.trainer.main_ppo import main; main()' a=1 b=2", "verl.trainer.main_ppo", ["a=1", "b=2"]),
-        ("python3 - a=1 <<EOF\nimport sys\nfrom verl.trainer import main_ppo\nsys.argv.append(open('x').read())\nmain_ppo.main()\nEOF", "verl.trainer.main_ppo", [None]),
-        ("python3 <<EOF\nfrom sys import argv\nargv += 'a=1 b=2'.split()\nfrom verl.trainer.main_ppo import main\nmain()\nEOF", "verl.trainer.main_ppo", [None]),
-        ("python3 - <<EOF\nimport sys as s\ns.argv[1:] = ['a=1']\nfrom verl.trainer.main_ppo import main\nmain()\nEOF", "verl.trainer.main_ppo", [None]),
-        ("python3 - <<EOF\nimport sys, runpy\nsetattr(sys, 'argv', ['x', 'a=1'])\nrunpy.run_module('verl.trainer.main_ppo')\nEOF", "verl.trainer.main_ppo", [None]),
-        ("python3 - <<EOF\nfrom unittest import mock\nfrom verl.trainer.main_ppo import main\nwith mock.patch('sys.argv', ['x', 'a=1']):\n  main()\nEOF", "verl.trainer.main_ppo", [None]),
-    ],
-)  # fmt: skip
-def test_trainer_that_a_python_text_starts(
-    script: str, module: str, words: list[str | None], tmp_path: Path
-) -> None:
-    found = read(tmp_path, script)
-    assert found.command
-    assert found.command.module == module
-    assert words_of(found) == words
-
-
-@pytest.mark.parametrize(
-    ("lines", "moves", "makes"),
-    [
-        ("", False, False),
-        ("sys.argv += ['trainer.save_freq=1']", False, False),
-        ("import os\nos.chdir('/data')", True, True),
-        ("from os import chdir as go\ngo('/data')", True, True),
-        ("import pandas as pd\npd.DataFrame().to_parquet('made.parquet')", False, True),
-        ("from subprocess import run\nrun(['prepare'])", False, True),
-    ],
-)
-def test_what_a_python_text_does_before_it_starts_the_trainer(
-    lines: str, moves: bool, makes: bool, tmp_path: Path
-) -> None:
-    found = read(
-        tmp_path,
-        f"python - a=1 <<EOF\nimport sys, runpy\n{lines}\nrunpy.run_module('verl.trainer.main_ppo')\nEOF",
-    )
-    assert found.command
-    assert (found.command.folder == "", may_be_made(found, "/data/made.parquet")) == (moves, makes)
-
-
-@pytest.mark.parametrize(
-    ("command", "is_safe"),
-    [
-        ("python3 -P -m verl.trainer.main_ppo a=1", True),
-        ("python3 -uI -m verl.trainer.main_ppo a=1", True),
-        ("python3 -u -m verl.trainer.main_ppo -P", False),
-        ("python3 -P -m torch.distributed.run --standalone -m verl.trainer.sft_trainer a=1", False),
-    ],
-)
-def test_option_that_keeps_the_folder_off_the_path(command: str, is_safe: bool, tmp_path: Path) -> None:
-    settings = read(tmp_path, command).settings
-    assert any(setting.name == "PYTHONSAFEPATH" for setting in settings) == is_safe
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "python - <<EOF\nimport verl\nprint(verl.__version__)\nEOF",
-        "python -c 'import verl, sys; print(sys.argv)'",
-        "python -c 'from verl.trainer.main_ppo import main'",
-        "python - <<EOF\nverl main(\nEOF",
-    ],
-)
-def test_python_text_that_starts_no_trainer(script: str, tmp_path: Path) -> None:
-    (tmp_path / "later.sh").touch()
-    found = read(tmp_path, f"{script}\npython3 -m verl.trainer.main_ppo a=1")
-    assert words_of(found) == ["a=1"]
 
 
 @pytest.mark.parametrize(
@@ -1294,14 +731,6 @@ def test_first_round_of_a_loop(script: str, words: list[str | None], tmp_path: P
     assert words_of(read(tmp_path, script)) == words
 
 
-def test_files_beside_the_script_are_not_missing(tmp_path: Path) -> None:
-    (tmp_path / "scripts" / "data").mkdir(parents=True)
-    (tmp_path / "scripts" / "prepare.py").touch()
-    script = "set -e\n[ -d data ] || exit 1\npython3 prepare.py\npython3 -m verl.trainer.main_ppo a=1 b=2"
-    assert not read(tmp_path, script, name="scripts/run.sh").stopped
-    assert read(tmp_path, script, name="run.sh").stopped
-
-
 @pytest.mark.parametrize(
     ("redirected", "text"), [("> c.yaml <<EOF", ""), ("<<EOF > c.yaml", None), (">> c.yaml <<EOF", None)]
 )
@@ -1327,49 +756,6 @@ def test_shell_function_that_is_exported_is_found(tmp_path: Path) -> None:
     found = launch.collect(target, Machine(environ=environ, cwd=tmp_path))
     assert isinstance(found, Launch)
     assert not found.stopped
-
-
-def test_python_text_that_is_nested_too_deeply_is_not_followed(tmp_path: Path) -> None:
-    source = f"import verl.trainer.main_ppo\nn = {' + '.join(['1'] * 2000)}\nverl.trainer.main_ppo.main()\n"
-    found = read(tmp_path, f"python3 - a=1 <<'EOF'\n{source}EOF\npython3 -m verl.trainer.sft_trainer b=1\n")
-    assert found.command is not None
-    assert found.command.module == "verl.trainer.sft_trainer"
-
-
-@pytest.mark.parametrize(
-    ("before", "may"),
-    [
-        ("ls ck; mkdir -p ck; find ck -name '*.pt'; rm -rf old; echo 1 > log; cat ck/step/a", False),
-        ("rm -rf ck && mkdir ck", True),
-        ('if [ -n "$X" ]; then rm -rf ck; fi', True),
-        ("mv ck old", True),
-        ("rm -rf ck/*", True),
-        ("rm -rf *", True),
-        ("rm -rf other/*", False),
-        ("rm -f ck/step", True),
-        ("rm -f ck/step/model_0.pt", True),
-        ("rm -f ck/other", False),
-        ("rm -rf $X", True),
-        ("sudo rm -rf ck", True),
-        ("(cd ck && rm -rf step)", True),
-        ("cd $X && rm -rf step; cd -", True),
-        ("find . -delete", True),
-        ("find ck -name '*.pt' -exec rm {} +", True),
-        ("ls | xargs rm -rf", True),
-        ("ln -sfn other ck", True),
-        ("rsync -a --delete other/ ck/", True),
-        ("echo 5 > ck/step", True),
-        ("bash -c 'echo 5 > ck/step'", True),
-        ("python3 -c 'import shutil; shutil.rmtree(\"ck\")'", True),
-        ("python3 - <<'E'\nimport shutil\nshutil.rmtree('ck')\nE", True),
-        ("clear_old() { rm -rf ck; }\nclear_old", True),
-        ("clear_old() { rm -rf ck; }", False),
-    ],
-)
-def test_path_that_the_script_may_remove_first(tmp_path: Path, before: str, may: bool) -> None:
-    (tmp_path / "ck").mkdir()
-    found = read(tmp_path, f"{before}\npython3 -m verl.trainer.main_ppo a=1 > ck/step.log\nrm -rf ck\n")
-    assert may_be_changed(found, str(tmp_path / "ck" / "step")) == may
 
 
 @pytest.mark.parametrize(

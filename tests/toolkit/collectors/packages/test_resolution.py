@@ -19,7 +19,7 @@ from support.kept import cannot_run
 
 from verl_doctor.toolkit.change import LOCK, PYTHON
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
-from verl_doctor.toolkit.collectors.packages import resolution as packages_resolution
+from verl_doctor.toolkit.collectors.packages import installer as packages_installer
 from verl_doctor.toolkit.collectors.packages.install_needs import Broken, InstallNeeds
 from verl_doctor.toolkit.collectors.packages.install_request import InstallRequest, install_request
 from verl_doctor.toolkit.collectors.packages.installer_limit import InstallerLimit
@@ -293,10 +293,10 @@ def test_newer_pip_of_the_doctor_spares_the_download_of_wheels(
     (site / "pip-25.0.dist-info").rename(site / "pip-23.2.1.dist-info")
     (site / "pip-23.2.1.dist-info" / "METADATA").write_text("Name: pip\nVersion: 23.2.1\n")
     pip = Installer(0, stdout='{"install": []}')
-    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "23.2.1")
+    monkeypatch.setattr(packages_installer, "_own_pip", lambda: "23.2.1")
     resolved(site, pip)
     assert pip.argv[0] == str(site.parents[2] / "bin" / "python")
-    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "25.0")
+    monkeypatch.setattr(packages_installer, "_own_pip", lambda: "25.0")
     found = resolved(site, pip)
     assert pip.argv[0] == sys.executable
     assert found.command[0] == str(site.parents[2] / "bin" / "python")
@@ -316,7 +316,7 @@ def bare(tmp_path: Path) -> Path:
 
 
 def test_pip_of_the_doctor_is_used_without_an_installer(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "22.3.1")
+    monkeypatch.setattr(packages_installer, "_own_pip", lambda: "22.3.1")
     pip = Installer(0, stdout='{"install": []}')
     found = resolved(bare, pip)
     python = str(bare.parents[2] / "bin" / "python")
@@ -326,13 +326,13 @@ def test_pip_of_the_doctor_is_used_without_an_installer(bare: Path, monkeypatch:
 
 @pytest.mark.parametrize("own", ["", "22.2", "of tuesday"])
 def test_no_installer_gives_no_command(bare: Path, monkeypatch: pytest.MonkeyPatch, own: str) -> None:
-    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: own)
+    monkeypatch.setattr(packages_installer, "_own_pip", lambda: own)
     assert isinstance(resolve(bare, Installer(0)), Unknown)
 
 
 def test_pip_too_old_for_a_dry_run_is_shown_but_not_run(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(bare, "pip", "21.2.4")
-    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "25.0")
+    monkeypatch.setattr(packages_installer, "_own_pip", lambda: "25.0")
     pip = Installer(0, stdout='{"install": []}')
     found = resolved(bare, pip)
     assert found.command[0] == str(bare.parents[2] / "bin" / "python")

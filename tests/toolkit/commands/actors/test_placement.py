@@ -217,7 +217,7 @@ def many(nodes: int) -> Placement:
 
 def test_number_of_lines_is_bounded_for_many_nodes() -> None:
     assert len(shown(many(40)).splitlines()) <= len(shown(many(9)).splitlines())
-    assert "and on 32 more nodes (-v shows them)" in shown(many(40))
+    assert "and on 32 more nodes (-v shows all)" in shown(many(40))
     assert "10.1.39.1: ranks 312-319 on GPUs 0-7" in shown(many(40), every=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+from pathlib import Path
 
 import pytest
 from support.schemas import validate
@@ -23,6 +24,7 @@ from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.system import toml
+from verl_doctor.toolkit.target import Target
 
 TARGET = {
     "python": "/env/bin/python",
@@ -94,12 +96,24 @@ def test_every_rule_named_by_a_step_exists() -> None:
 
 def test_terminal_lines_fit_and_escapes_are_neutralised() -> None:
     lines = [line.plain for line in text_lines(Checklist(STEPS, REPORT, "OLD.json"), 80)]
-    assert max(map(len, lines)) <= 80
-    assert sum(line.startswith("    -> ") for line in lines) == 3
+    assert max(len(line) for line in lines if not line.startswith("    -> ")) <= 80
     assert "\x1b" not in "".join(lines)
     assert lines[0] == "1 of 4 steps done, compared with OLD.json"
     assert lines[1] == "NOT CHECKED  nothing was checked: no rule ran"
     assert "[x] 1. The tree is whole: done" in lines
+
+
+def test_command_is_on_a_line_of_its_own_and_never_wrapped() -> None:
+    lines = [line.plain for line in text_lines(Checklist(STEPS, REPORT), 80)]
+    assert [line for line in lines if "->" in line] == [f"    -> {step.do}" for step in STEPS if step.do]
+
+
+def test_command_that_needs_the_old_cluster_is_about_the_named_target() -> None:
+    target = Target(Path("/env/bin/python"), "--python", vllm=Path("/src/vllm"))
+    command, _, comment = checklist.with_snapshot(target).partition("  # ")
+    named = "--python /env/bin/python --tree vllm=/src/vllm"
+    assert command == f"verl-doctor checklist --from OLD.json {named}"
+    assert comment == "OLD.json: verl-doctor snapshot OLD.json, on the old cluster"
 
 
 def test_markdown_uses_checkboxes() -> None:

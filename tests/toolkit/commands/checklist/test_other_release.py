@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,9 @@ from verl_doctor.toolkit.commands.checklist.checklist import Judgement
 from verl_doctor.toolkit.commands.checklist.tree import judge_tree
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.target import Target
 
+RUN: Any = SimpleNamespace(target=Target(Path("/env/bin/python"), "--python"))
 SITE = "/env/lib/python3.11/site-packages/verl"
 
 
@@ -40,8 +43,7 @@ def judged(
     old: dict[type, Any], new: dict[type, Any], monkeypatch: pytest.MonkeyPatch, logged: str = ""
 ) -> Judgement:
     monkeypatch.setattr(other_release, "steps_logged", lambda *_: logged)
-    run: Any = SimpleNamespace(target=SimpleNamespace(files=()))
-    (found,) = judge_tree(Snapshot(old, path="OLD.json"), run, Collection((), new), None)
+    (found,) = judge_tree(Snapshot(old, path="OLD.json"), RUN, Collection((), new), None)
     return found
 
 
@@ -51,14 +53,14 @@ def test_intact_tree_of_another_release_is_named_with_the_way_to_the_old_one(
     found = judged(facts("0.9.1"), facts("0.8.0"), monkeypatch)
     assert found.state == "open"
     assert found.evidence[0] == "verl 0.8.0 is installed here, 0.9.1 where the job worked; both are intact"
-    assert found.do == "pip install verl==0.9.1"
+    assert found.do == "/env/bin/python -m pip install verl==0.9.1"
 
 
 def test_files_that_the_wheel_lists_and_the_tree_lacks_are_its_damage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = judged(facts("0.9.1"), facts("0.8.0", lost=3), monkeypatch)
-    assert (found.state, found.do) == ("failed", "pip install verl==0.9.1")
+    assert (found.state, found.do) == ("failed", "/env/bin/python -m pip install verl==0.9.1")
     assert found.evidence[1] == "3 files of verl 0.8.0 are missing or empty"
 
 
@@ -82,7 +84,39 @@ def test_checkout_gets_the_old_commit_by_git(tmp_path: Path, monkeypatch: pytest
 
 def test_old_checkout_is_copied_beside_a_wheel_and_not_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = judged(facts("0.9.1", "/old/verl", wheel=False), facts("0.8.0"), monkeypatch)
-    assert found.do == "copy /old/verl to a new folder, then: pip install --no-deps -e FOLDER"
+    install = "/env/bin/python -m pip install --no-deps -e FOLDER"
+    assert found.do == f"rsync -a /old/verl/ FOLDER/ && {install}  # FOLDER: a new one"
+    named: Any = SimpleNamespace(target=replace(RUN.target, verl=Path("/here/verl")))
+    new = Collection((), facts("0.8.0"))
+    (found,) = judge_tree(Snapshot(facts("0.9.1", "/old/verl", wheel=False)), named, new, None)
+    assert found.do == "rsync -a /old/verl/ FOLDER/  # FOLDER: a new one, to be named with --verl"
+
+
+def test_builds_of_one_release_are_no_other_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verl_doctor.toolkit.commands.checklist.tree._changed_by_us", lambda *_: frozenset())
+    same = judged(facts("0.9.1"), facts("0.9.1+cpu"), monkeypatch)
+    assert (same.state, same.evidence[0]) == (
+        "done",
+        f"1 file of {SITE} compared with {SITE}: all are unchanged",
+    )
+    old = judged(facts("0.9.1+cpu"), facts("0.8.0"), monkeypatch)
+    assert old.do == "/env/bin/python -m pip install verl==0.9.1"
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "verl").mkdir()
+    new = facts("0.8.0", str(tmp_path / "verl"), wheel=False)
+    assert judged(facts("0.9.1+cpu"), new, monkeypatch).do == f"git -C {tmp_path} checkout v0.9.1"
+
+
+def test_tree_without_a_list_of_files_is_not_called_intact(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = {fact: value for fact, value in facts("0.8.0").items() if fact is not Records}
+    found = judged(facts("0.9.1"), new, monkeypatch)
+    assert found.state == "open"
+    assert found.evidence[0].endswith("no list of files shows whether 0.8.0 is complete; 0.9.1 is intact")
+    half = "file 644 90 aa8 aa8 protocol.py.filepart"
+    new[TreeManifest] = TreeManifest(SITE, "", (*new[TreeManifest].lines, half), installed=True)
+    broken, other = judge_tree(Snapshot(facts("0.9.1"), path="OLD.json"), RUN, Collection((), new), None)
+    assert (broken.state, other.state) == ("failed", "open")
+    assert broken.evidence == ("half copied: protocol.py.filepart, left by an interrupted copy",)
 
 
 @pytest.mark.parametrize("version", ["0.9.1", ""])

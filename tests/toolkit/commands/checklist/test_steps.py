@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from verl_doctor.toolkit.commands.checklist.checklist import State
-from verl_doctor.toolkit.commands.checklist.steps import Look, _by_rules, _judge_job
+from verl_doctor.toolkit.commands.checklist.steps import Look, _by_rules, _judge_job, _judge_sites_unset
 from verl_doctor.toolkit.comparison.cause import key_of
 from verl_doctor.toolkit.result import CheckResult, Report, Status
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity
@@ -67,6 +68,20 @@ def test_error_stops_the_job_even_if_the_old_cluster_had_it_too() -> None:
     assert _by_rules(["PY103"], later, "do this", before, "a step was logged").state == "failed"
 
 
+@pytest.mark.parametrize("name", ["cluster_paths.py", ""])
+def test_missing_paths_name_where_they_can_come_from(name: str, tmp_path: Path) -> None:
+    if name:
+        (tmp_path / name).write_text('MODEL = "/models/qwen"\n')
+    found = _judge_sites_unset("no paths of this cluster are named in [tool.verl-doctor.sites]", tmp_path)
+    command, _, comment = found.do.partition("  # ")
+    assert command == f"verl-doctor sites import {name or 'FILE.py'} --apply"
+    assert comment == "writes the paths into the configuration; without --apply it shows the change"
+    (sentence,) = found.evidence
+    assert ("write them there" in sentence) is not bool(name)
+    assert name in sentence
+    assert 'MODEL = "/models/qwen"' in sentence
+
+
 def job_with(*results: CheckResult) -> Look:
     nothing: Any = SimpleNamespace(target=SimpleNamespace(arguments=["run.sh"], files=()))
     report = Report({"arguments": ["run.sh"]}, results, fix_safety={"script-word": "safe"})
@@ -78,7 +93,7 @@ def test_fault_of_the_launch_script_fails_the_step_of_the_job() -> None:
     elsewhere = CheckResult("VLLM101", "t", "fail", findings=(finding("error"),))
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(typo,)), elsewhere))
     assert (judged.state, judged.evidence) == ("failed", ("CFG101 no setting data.x (run.sh:9)",))
-    assert judged.do == "edit /jobs/run.sh:9: write data.y"
+    assert judged.do == "/jobs/run.sh:9: write data.y"
     repaired = replace(typo, fix="script-word")
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(repaired,))))
     assert judged.do == "verl-doctor fix run.sh"

@@ -81,7 +81,7 @@ def test_every_row_shows_the_deciding_party_and_place() -> None:
     assert "rollout servers: 0 (verl/workers/server.py:8)" in text
     assert "- not set; *** set, possibly a secret; ? unknown" in text
     assert "HF_HOME" not in text
-    assert "1 variable with the same value everywhere (-v shows them)" in text
+    assert "1 variable with the same value everywhere (-v shows all)" in text
     assert "HF_HOME" in "\n".join(lines(STANDING, every=True))
 
 

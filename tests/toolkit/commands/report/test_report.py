@@ -27,6 +27,7 @@ from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.commands.report.view import PageAnswer
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.logs.document import headline
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.repair import repair
 from verl_doctor.toolkit.result import CheckResult, Report
@@ -180,6 +181,19 @@ def test_full_output_contains_names_and_no_secrets(form: str) -> None:
     text = planted(masked=False)[form]
     assert [name for name in NAMES if name not in text.replace("\\", "")] == []
     assert SECRET not in text
+
+
+@pytest.mark.parametrize("unexamined", ["", "no verl was found"])
+def test_title_names_the_failure_in_the_logs_where_check_finds_none(unexamined: str) -> None:
+    look = seen()
+    assert look.log is not None
+    passed = CheckResult("PY101", "t", "pass")
+    found = replace(look.report, results=(passed,), nodes=None, jobs=(), unexamined=unexamined)
+    page = made(replace(look, report=found)).page
+    word, why = headline(look.log)
+    assert (page.word, page.mark) == (word, Mark.BAD)
+    assert page.sentence.startswith(why)
+    assert (unexamined or "by 1 rule") in page.sentence
 
 
 def test_sections_are_ordered_from_verdict_to_evidence() -> None:

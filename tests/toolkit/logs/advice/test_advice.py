@@ -7,8 +7,8 @@ from io import BytesIO
 import pytest
 from support.logs.raised import PACKAGES, remedy
 
+from verl_doctor.toolkit.logs.causes import remedy_of
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import remedy_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from verl_doctor.toolkit.logs.advice.keys import unknown
+from verl_doctor.toolkit.logs.causes import remedy_of
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import remedy_of
 from verl_doctor.toolkit.logs.lines import log_lines
 
 GRADIENTS = "actor_rollout_ref.actor.fsdp_config.grad_offload"

@@ -13,7 +13,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised
-from verl_doctor.toolkit.sources.python.source import parse, read, walk
+from verl_doctor.toolkit.sources.python.source import parsed, walk
 from verl_doctor.toolkit.text import with_part
 
 Judge = Callable[[Configuration], Raised | None]
@@ -202,8 +202,7 @@ def _divisors(number: int) -> Iterator[int]:
 def _names(read_from: str) -> list[str]:
     """Return the string constants of the function that raised."""
     path, _, line = read_from.rpartition(":")
-    source = read(Path(path))
-    tree = parse(source, Path(path)) if isinstance(source, bytes) else None
+    tree = parsed(Path(path))
     if not isinstance(tree, ast.Module) or not line.isdigit():
         return []
     around = [

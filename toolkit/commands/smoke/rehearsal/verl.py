@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse_file, read
 from verl_doctor.toolkit.system.own_files import DATA
 
 PLUGIN = DATA / "rehearsal" / "verl_doctor_rehearsal"
@@ -88,8 +88,7 @@ def _methods(file: Path, name: str) -> dict[str, ast.FunctionDef | None] | None:
 
     Members that are not functions are None.
     """
-    source = read(file)
-    tree = parse(source, file) if isinstance(source, bytes) else source
+    tree = parse_file(file)
     for node in () if isinstance(tree, Unreadable) else tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             members: dict[str, ast.FunctionDef | None] = {}

@@ -1,0 +1,1 @@
+"""What this process accesses in the file system, and whether all of it is unchanged later."""
