@@ -144,6 +144,12 @@ ABSENT = "setup: status 1: gone.sh does not exist"
         ("set -e\nN=0\nfor d in a b; do [[ $d = a ]] && ((N++)); done", "((N++)): status 1"),
         ("N=0\n((N++))", ""),
         ("set -e\nlet N=0", "let: status 1"),
+        ("set -e\nread -r -d '' NOTES <<'EOF'\nfirst\nEOF", "read: status 1"),
+        ("set -e\nread -rd '' NOTES <<< first", "read: status 1"),
+        ("set -e\nread -r -d '' NOTES <<'EOF' || true\nfirst\nEOF", ""),
+        ("set -e\nread -r NOTES <<< first", ""),
+        ("set -e\nread -r -d : NOTES <<< a:b", ""),
+        ("read -r -d '' NOTES <<< first", ""),
     ],
 )  # fmt: skip
 def test_command_that_fails_in_a_strict_script(tmp_path: Path, head: str, message: str) -> None:
