@@ -35,8 +35,8 @@ class Table:
     `rows` is None if they were not all counted. `features` are the types that `datasets` wrote into the
     footer. `sources` are the names of data sources in the first 100,000 rows, `agents` those of agent loops.
     `filled` are columns that certainly have a value in some row, `nulls` the numbers of rows without a prompt
-    or messages, `empty` those with an empty list in their place. `unreadable` is why the file could not be read although its first and last bytes are right;
-    everything else is then empty.
+    or messages, `empty` those with an empty list in their place. `unreadable` is why the file could not be
+    read although its first and last bytes are right; everything else is then empty.
     """
 
     file: DataFile
