@@ -29,8 +29,8 @@ class ProgramModule:
     """The `module` as the script names it at `path` and `line`.
 
     `verl` is the folder of the package, of this `version`. `programs` are the modules of the tree that can be
-    started, listed if the given module is `missing`. `elsewhere`: the module is not one of verl's, and no
-    folder of the job's path has its package.
+    started, listed if the given module is `missing`. `lacking` is the package or module that no folder of the
+    job's path has, where the given module is not one of verl's.
     """
 
     module: str
@@ -40,7 +40,7 @@ class ProgramModule:
     version: str = ""
     missing: bool = False
     programs: tuple[str, ...] = ()
-    elsewhere: bool = False
+    lacking: str = ""
 
 
 @collector(kept=True)
@@ -88,10 +88,11 @@ def _path(
 
 
 def _of_others(command: Command, launch: Launch, tree: Tree, path: Sequence[str]) -> ProgramModule | Absent:
-    """Look for the package of a module that is not one of verl's."""
+    """Look for a module that is not one of verl's."""
     first, *_, last = command.module.split(".")
     made = any(may_be_made(launch, f"{entry}/{first}{end}") for entry in path for end in ("", ".py"))
-    if not path or made or is_on_path(first, path):
+    lacking = "" if made or not path else _lacking(command.module, path)
+    if not lacking:
         return Absent("the launch script starts no module of verl's")
     moved = sorted(Path(tree.folder).rglob(f"{last}.py"))
     programs = tuple(
@@ -105,8 +106,30 @@ def _of_others(command: Command, launch: Launch, tree: Tree, path: Sequence[str]
         version=tree.version,
         missing=True,
         programs=programs,
-        elsewhere=True,
+        lacking=lacking,
     )
+
+
+def _lacking(module: str, path: Sequence[str]) -> str:
+    """Return the first part of a module's name that is certainly not there, "" if it may be complete.
+
+    A package without `__init__.py` may lie in several folders of the path; one with it may look elsewhere.
+    """
+    first, *parts = module.split(".")
+    if not is_on_path(first, path):
+        return first
+    folders = [folder for entry in path if os.path.isdir(folder := Path(entry, first))]
+    if not folders or is_on_path(first, [entry for entry in path if not os.path.isdir(Path(entry, first))]):
+        return ""
+    name = first
+    for part in parts:
+        if any(os.path.isfile(folder / "__init__.py") for folder in folders):
+            return ""
+        name = f"{name}.{part}"
+        if not is_on_path(part, map(str, folders)):
+            return name
+        folders = [folder / part for folder in folders if os.path.isdir(folder / part)]
+    return ""
 
 
 def _programs(folder: Path) -> list[str]:

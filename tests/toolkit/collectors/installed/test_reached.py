@@ -71,15 +71,20 @@ def test_runnable_module_is_a_file_or_a_package_with_main(tmp_path: Path, module
 
 
 @pytest.mark.parametrize(
-    ("made", "on_path", "missing"),
+    ("made", "on_path", "lacking"),
     [
-        ("", "", True),
-        ("recipe/a.py", "", False),
-        ("more/recipe.py", "more", False),
-        ("more/x.py", "more", True),
+        ("", "", "recipe"),
+        ("recipe/a.py", "", "recipe.one"),
+        ("recipe/__init__.py", "", ""),
+        ("recipe/one/a.py", "", "recipe.one.main"),
+        ("recipe/one/main.py", "", ""),
+        ("recipe/one/main/__main__.py", "", ""),
+        ("more/recipe.py", "more", ""),
+        ("more/x.py", "more", "recipe"),
+        ("more/__editable___recipe_finder.py", "more", ""),
     ],
 )
-def test_package_of_another_program(tmp_path: Path, made: str, on_path: str, missing: bool) -> None:
+def test_package_of_another_program(tmp_path: Path, made: str, on_path: str, lacking: str) -> None:
     write(tmp_path / "verl", {"__init__.py": "", "experimental/one/main.py": ""})
     if made:
         write(tmp_path, {made: ""})
@@ -87,9 +92,9 @@ def test_package_of_another_program(tmp_path: Path, made: str, on_path: str, mis
     launch = Launch((), command=Command("recipe.one.main", (), "run.sh", 2))
     job = JobVariables({"PYTHONPATH": on_path} if on_path else {})
     found = program_module.collect(launch, trees, interpreter(), job, Machine(cwd=tmp_path))
-    assert isinstance(found, ProgramModule if missing else Absent)
+    assert isinstance(found, ProgramModule if lacking else Absent)
     if isinstance(found, ProgramModule):
-        assert found.elsewhere
+        assert found.lacking == lacking
         assert found.programs == ("verl.experimental.one.main",)
     unsure = replace(job, undetermined=("PYTHONPATH",))
     assert isinstance(
