@@ -16,17 +16,38 @@ _SYSTEM_TOO = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNOREC
 def is_on_path(name: str, path: Iterable[str]) -> bool:
     """Return whether `import name` would find a folder, a file, a compiled module or an editable install.
 
-    A module served by an import hook leaves at least a file whose name contains the module's
-    (`__editable___name_finder.py`).
+    An entry of the path may be a zip file. A module served by an import hook is named in the hook's file, or
+    in the name of that file (`__editable___project_finder.py`, `_name_editable_loader.py`).
     """
     for entry in path:
         if os.path.isdir(Path(entry) / name) or os.path.isfile(Path(entry) / f"{name}.py"):
             return True
+        if os.path.isfile(entry) and _is_packed(name, entry):
+            return True
         for file in _listed(entry):
             compiled = file.startswith(f"{name}.") and file.endswith(_COMPILED)
-            if compiled or (file.startswith("__editable__") and name in file):
+            if compiled or ("editable" in file and (name in file or _is_served(name, Path(entry, file)))):
                 return True
     return False
+
+
+def _is_packed(name: str, file: str) -> bool:
+    """Return whether a zip file has the module; also if the file cannot be read."""
+    import zipfile  # noqa: PLC0415 - slow to import, and hardly any path has one
+
+    try:
+        with zipfile.ZipFile(file) as packed:
+            return any(member.startswith((f"{name}/", f"{name}.")) for member in packed.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return True
+
+
+def _is_served(name: str, hook: Path) -> bool:
+    """Return whether the file of an import hook names a module: the project may have another name."""
+    text = read(hook) if hook.suffix == ".py" else b""
+    return (
+        isinstance(text, bytes) and re.search(rb"""['"]%b['"]""" % re.escape(name.encode()), text) is not None
+    )
 
 
 def sees_system(prefix: Path) -> bool:

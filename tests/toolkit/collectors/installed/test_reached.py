@@ -95,3 +95,53 @@ def test_package_of_another_program(tmp_path: Path, made: str, on_path: str, mis
     assert isinstance(
         program_module.collect(launch, trees, interpreter(), unsure, Machine(cwd=tmp_path)), Absent
     )
+
+
+@pytest.mark.parametrize(
+    ("script", "missing"),
+    [
+        ("python3 -m recipe.one.main", True),
+        ("if [ -d /code ]; then cd /code; fi\npython3 -m recipe.one.main", False),
+        ("#SBATCH --chdir=/code\npython3 -m recipe.one.main", False),
+        ("srun -D /code python3 -m recipe.one.main", False),
+        ("mpirun -x PYTHONPATH=/code python3 -m recipe.one.main", False),
+        ("module load recipes\npython3 -m recipe.one.main", False),
+        ('eval "$(recipes env)"\npython3 -m recipe.one.main', False),
+        ("export $(cat .env | xargs)\npython3 -m recipe.one.main", False),
+    ],
+)
+def test_folder_and_variables_that_the_script_leaves_open(tmp_path: Path, script: str, missing: bool) -> None:
+    write(tmp_path, {"verl/__init__.py": "", "run.sh": script})
+    launch = Launch(
+        ((str(tmp_path / "run.sh"), "shell script"),), command=Command("recipe.one.main", (), "run.sh", 1)
+    )
+    assert _lacks(launch, tmp_path) is missing
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        Launch((), command=Command("recipe.one.main", (), "run.sh", 2, names=("/usr/bin/uv", "python"))),
+        Launch((), command=Command("recipe.one.main", (), "run.sh", 2), installs=True),
+        Launch((), command=Command("recipe.one.main", (), "run.sh", 2), unread=("env.sh (line 1)",)),
+    ],
+)
+def test_environment_that_may_bring_the_package(tmp_path: Path, launch: Launch) -> None:
+    write(tmp_path, {"verl/__init__.py": ""})
+    assert not _lacks(launch, tmp_path)
+
+
+@pytest.mark.parametrize("module", ["train", "train.one"])
+def test_module_above_its_script(tmp_path: Path, module: str) -> None:
+    """The script enters no folder: it may be started at the top of its repository."""
+    write(tmp_path, {"verl/__init__.py": "", "repo/train.py": "", "elsewhere/x": ""})
+    script = str(tmp_path / "repo/jobs/run.sh")
+    command = Command(module, (), script, 2, folder=str(tmp_path / "elsewhere"))
+    assert not _lacks(Launch((), command=command), tmp_path, here=tmp_path / "elsewhere")
+    assert _lacks(Launch((), command=command), tmp_path, here=tmp_path)
+
+
+def _lacks(launch: Launch, top: Path, here: Path | None = None) -> bool:
+    trees = VerlTrees(Tree(str(top / "verl"), "verl", "0.9.1", "site-packages"), "")
+    found = program_module.collect(launch, trees, interpreter(), JobVariables(), Machine(cwd=here or top))
+    return isinstance(found, ProgramModule) and found.missing
