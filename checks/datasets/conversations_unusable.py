@@ -83,6 +83,11 @@ def _examples() -> list[Example]:
             "messages is null in 1 row",
         ),
         Example(
+            "one is empty",
+            (*_JOB, DataTables((replace(_TABLE, rows=2, empty=(("messages", 1),)),))),
+            "messages has no message in 1 row",
+        ),
+        Example(
             "a template that refuses two messages of a user",
             (
                 *_JOB,
@@ -151,8 +156,10 @@ def conversations_unusable(
             phase="workers" if talks.probed else "first batch",
         )
     for table in tables.of("train"):
-        if isinstance(key, str) and (empty := dict(table.nulls).get(key, 0)):
-            yield _nothing(key, table, empty, configuration)
+        if isinstance(key, str) and (count := dict(table.nulls).get(key, 0)):
+            yield _nothing(key, table, count, "is null", configuration)
+        if isinstance(key, str) and (count := dict(table.empty).get(key, 0)):
+            yield _nothing(key, table, count, "has no message", configuration)
     for table in tables.of("train", "val"):
         if not isinstance(key, str) or table.file.kind != "parquet":
             continue
@@ -188,14 +195,12 @@ def _correction(configuration: Configuration, table: Table, near: str) -> Correc
     return settings(configuration, {_VALIDATION: None, **never}, effect="no validation runs")
 
 
-def _nothing(key: str, table: Table, empty: int, configuration: Configuration) -> Finding:
-    """Rows without a conversation: an error if the first step certainly takes one of them."""
-    batch = configuration.number("data.train_batch_size") or 0
-    most = configuration.number("data.train_max_samples") or 0
-    certain = most <= 0 and table.rows is not None and (empty == table.rows or table.rows <= batch)
+def _nothing(key: str, table: Table, count: int, what: str, configuration: Configuration) -> Finding:
+    """Rows without a conversation: an error if the job certainly comes to one of them."""
+    certain = table.rows is not None and (count == table.rows or _takes_all(configuration, table.rows))
     return Finding(
-        f"{table.file.path}: {key} is null in {counted(empty, 'row')}",
-        Evidence(found=f"{empty} of {table.rows} rows", wanted=f"{key}: {_CONVERSATIONS} in each"),
+        f"{table.file.path}: {key} {what} in {counted(count, 'row')}",
+        Evidence(found=f"{count} of {table.rows} rows", wanted=f"{key}: {_CONVERSATIONS} in each"),
         location=location(table.file),
         remedy="remove these rows when you generate the data",
         subject=Subject("column", key, table.file.path),
@@ -203,6 +208,16 @@ def _nothing(key: str, table: Table, empty: int, configuration: Configuration) -
         severity=None if certain else "warning",
         phase="first batch",
     )
+
+
+def _takes_all(configuration: Configuration, rows: int) -> bool:
+    """Return whether the job certainly comes to every row of its only table."""
+    batch, steps = (
+        configuration.number(key) or 0 for key in ("data.train_batch_size", "trainer.total_training_steps")
+    )
+    most = configuration.number("data.train_max_samples") or 0
+    divides = batch > 0 and rows % batch == 0  # the loader leaves out the rest
+    return most <= 0 and (rows <= batch or (divides and (steps <= 0 or steps * batch >= rows)))
 
 
 def _wrong(key: str, kind: str) -> str:

@@ -50,7 +50,7 @@ _MOVED = ProgramModule(
     version="0.9.1",
     missing=True,
     programs=("verl.experimental.fully_async_policy.fully_async_main",),
-    elsewhere=True,
+    lacking="recipe",
 )
 
 
@@ -94,13 +94,12 @@ def module_not_found(program: ProgramModule) -> Iterator[Finding]:
     """
     if not program.missing:
         return
-    likeness = 0.5 if program.elsewhere else 0.6
+    likeness = 0.5 if program.lacking else 0.6
     near = next(iter(difflib.get_close_matches(program.module, program.programs, 1, likeness)), "")
     verl = f"verl {program.version}" if program.version else "this verl"
-    package = program.module.partition(".")[0]
     lacks = (
-        f"the script starts {program.module}, and there is no {package} on the job's path"
-        if program.elsewhere
+        f"the script starts {program.module}, and there is no {program.lacking} on the job's path"
+        if program.lacking
         else f"{verl} has no module {program.module}"
     )
     yield Finding(
@@ -109,8 +108,8 @@ def module_not_found(program: ProgramModule) -> Iterator[Finding]:
         location=Location(program.path, None if program.path == COMMAND_LINE else program.line),
         remedy=f"write {near} instead"
         if near
-        else f"start the script in the folder that holds {package}, or add that folder to PYTHONPATH"
-        if program.elsewhere
+        else f"start the script in the folder that holds {program.lacking}, or add that folder to PYTHONPATH"
+        if program.lacking
         else "name a module that this verl has",
         subject=Subject("symbol", program.module, near),
         fix="script-module" if _is_same(program.module, near) and program.path != COMMAND_LINE else None,

@@ -14,6 +14,7 @@ _KEY = "critic.model.path"
 _TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
 _ACTOR = "actor_rollout_ref.model.path"
 _DEFAULT = "~/models/deepseek-llm-7b-chat"
+_ADAPTER = "actor_rollout_ref.model.lora_adapter_path"
 _REASON = "adv_estimator gae trains a critic"
 
 
@@ -48,6 +49,24 @@ def _examples() -> list[Example]:
             "the folder /gone does not exist: verl reads the tokenizer there",
         ),
         Example(
+            "a folder without an adapter",
+            (
+                *configured(f"+{_ADAPTER}=/models/adapter"),
+                OtherModels(
+                    (
+                        OtherModel(
+                            key=_ADAPTER,
+                            path="/models/adapter",
+                            reason="verl reads the adapter there",
+                            exists=True,
+                            lacks="adapter_config.json",
+                        ),
+                    )
+                ),
+            ),
+            "the folder /models/adapter has no adapter_config.json: verl reads the adapter there",
+        ),
+        Example(
             "a misspelt path",
             (
                 *configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"),
@@ -60,7 +79,7 @@ def _examples() -> list[Example]:
 
 @check("LOAD118", requires=("CFG101", "CFG102", "CFG103"), examples=_examples, since="0.2")
 def other_model_missing(configuration: Configuration, models: OtherModels) -> Iterator[Finding]:
-    """The folder of the critic, the reward model, a tokenizer or an adapter does not exist.
+    """The folder of the critic, the reward model, a tokenizer or an adapter does not exist, or lacks it.
 
     ## Why it matters
 
@@ -75,13 +94,14 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
     `tokenizer_path`, `hf_config_path` or `lora_adapter_path`, or leave it out.
     """
     for model in models.models:
-        if model.exists:
+        if model.exists and not model.lacks:
             continue
         word = configuration.override_of(model.key)
         near = word or configuration.override_of("algorithm.adv_estimator")
         default = "" if word else f"{model.key} is verl's default, but "
+        problem = f"has no {model.lacks}" if model.lacks else "does not exist"
         yield Finding(
-            f"{default}the folder {model.path} does not exist: {model.reason}",
+            f"{default}the folder {model.path} {problem}: {model.reason}",
             Evidence(
                 found=word.text if word else f"{model.key}={model.path}",
                 wanted="a model's folder",

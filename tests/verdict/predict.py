@@ -52,6 +52,10 @@ from verl_doctor.toolkit.target import Options, discover
 _OF_THE_MACHINE = ("Gpus", "HostMemory", "Network", "SharedMemory", "Rdma", "Clock", "Xids", "HostLimits", "CudaInit", "LibCuda", "VllmPlatform", "Collective", "Resources", "TorchBuild", "Extensions", "PackagesCode", "CudaWheels", "RayCpus", "Raylets")  # fmt: skip
 
 
+_SAVED = "checkpoint.save_contents"
+_PARTS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}  # names of settings, and of files
+
+
 @dataclass(frozen=True)
 class Foretold:
     """What `check` reported: its verdict, and codes and phases of the errors among its findings."""
@@ -213,10 +217,22 @@ def _with_nccl(packages: Packages | Unknown) -> Packages | Unknown:
 
 
 def leave_checkpoint(case: Case, job: Path) -> None:
-    """Make the folder that the runs before the last one left, where that one resumes from it by name."""
+    """Make the names of the files that the runs before the last one left, where that one resumes from them."""
     named = case.set.get("trainer.resume_from_path", "")
     if case.before and named:
         Path(named.replace("<job>", str(job))).mkdir(parents=True)
+    folder = case.set.get("trainer.default_local_dir", "")
+    if case.before and case.set.get("trainer.resume_mode") == "auto" and folder:
+        words = dict(word.partition("=")[::2] for word in case.before[-1])
+        step, ppo = words["trainer.total_training_steps"], "sft_trainer" not in case.base.program
+        saved = next((words[key] for key in words if key.endswith(_SAVED)), ", ".join(_PARTS))
+        place = Path(folder.replace("<job>", str(job)), f"global_step_{step}", "actor" if ppo else "")
+        place.mkdir(parents=True)
+        for name, part in _PARTS.items():
+            if name in saved:
+                (place / f"{part}_world_size_1_rank_0.pt").touch()
+        tracker = Path(folder.replace("<job>", str(job)), "latest_checkpointed_iteration.txt")
+        tracker.write_text(step, encoding="utf-8")
 
 
 @functools.cache

@@ -72,6 +72,8 @@ def headline(answer: Answer) -> tuple[str, str]:
 def _no_log(files: Mapping[str, FileKind]) -> str:
     """Return what the files are instead of logs."""
     for name, kind in files.items():
+        if kind == "trace":
+            return f"{name} shows a script's commands only; it ended, or still runs, before it started Python"
         if kind != "unknown":
             judged = f": verl-doctor check {shlex.quote(name)} judges it" if kind == "shell script" else ""
             return f"{name} is a {kind}, not a log{judged}"

@@ -71,8 +71,8 @@ _HEADER = re.compile(
     rf"(?P<american>{_LEVEL}) - (?P<logger>[\w.]+) +- +|\[(?P<hugging>{_LEVEL})\|(?P<at>"
     r"[\w.]+:\d+)\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+ >> ?"
 )
-# A warning as the module `warnings` prints it, and lines that are marked as warnings.
-_WARNING = re.compile(r"(?:[\w./<>-]+:\d+: )?\w*Warning: ")
+# A warning as the module `warnings` prints it, with a place in front, and lines that are marked as warnings.
+_WARNING = re.compile(r"[\w./<>-]+:\d+: \w*Warning: |Warning: ")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s*File "[^"]+", line \d+')

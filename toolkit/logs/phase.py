@@ -58,7 +58,10 @@ It does not begin at 0 % in a resumed job.
 """
 
 _JOINS = re.compile(r"cluster ID from GCS|[Cc]onnect to GCS|waiting for GCS")
-_NO_MODULE = re.compile(r": No module named \S+$|: Error while finding module specification for ")
+_NO_MODULE = re.compile(
+    r": No module named \S+$|: Error while finding module specification for |^Fatal Python error: init"
+)
+_LAUNCHER = re.compile(r"(?:^|/)torch/distributed/run\.py$")
 
 
 def phase_of(error: Raised, end: Raised | None, *, trains: bool) -> Phase | None:
@@ -134,6 +137,8 @@ def _of_driver(error: Raised) -> Phase | None:
     frames = [frame for raised in error.chain for frame in raised.frames]
     if any(frame.function == "init" and _RAY_INIT.search(frame.path) for frame in frames):
         return "ray"
+    if any(frame.function == "config_from_args" and _LAUNCHER.search(frame.path) for frame in frames):
+        return "import"
     own = [frame for frame in frames if not _STANDARD.search(frame.path)]
     inside = [
         at
@@ -144,6 +149,7 @@ def _of_driver(error: Raised) -> Phase | None:
     if any(_MAIN.search(frame.path) and frame.function in {"main", "run_ppo"} for frame in app):
         return "validation"
     is_hydra = any(raised.type.startswith(("hydra.", "omegaconf.")) for raised in error.chain)
+    is_hydra |= any(frame.function == "compose_config" and _HYDRA.search(frame.path) for frame in app)
     if inside or is_hydra:
         return "composition" if is_hydra or all(_HYDRA.search(frame.path) for frame in app) else None
     return "import" if any(map(_imports, error.chain)) else None
@@ -155,6 +161,7 @@ def _imports(raised: Raised) -> bool:
     The first frame of a script is a module too.
     """
     own = [frame for frame in raised.frames if not _STANDARD.search(frame.path)]
-    return any(frame.function == "<module>" for frame in own[1:]) or bool(
-        own and own[-1].function == "<module>" and _IMPORTS.match(own[-1].code)
-    )
+    return any(
+        frame.function == "<module>" and (number or frame.path.endswith("/__init__.py"))
+        for number, frame in enumerate(own)
+    ) or bool(own and own[-1].function == "<module>" and _IMPORTS.match(own[-1].code))

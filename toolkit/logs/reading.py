@@ -15,7 +15,7 @@ from verl_doctor.toolkit.logs.timeline.join import timeline
 from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
 from verl_doctor.toolkit.text import counted, in_bytes
 
-_READ: frozenset[Kind] = frozenset({"log", "unknown"})
+_READ: frozenset[Kind] = frozenset({"log", "trace", "unknown"})
 """The kinds of files whose texts are judged: words of a script are no complaints."""
 _RECURRING = frozenset({"first validation", "checkpoint", "end"})
 """The phases that a job may first reach after its first step."""

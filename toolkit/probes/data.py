@@ -68,6 +68,7 @@ def describe_parquet(path: str, source: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         features = set()
     filled, doubtful = filled_columns(file.metadata)
+    lacking = {name: without_messages(file, name) for name in MESSAGES if name in doubtful}
     return {
         "rows": file.metadata.num_rows,
         "columns": [[field.name, kind_of_arrow(field.type)] for field in schema],
@@ -75,7 +76,8 @@ def describe_parquet(path: str, source: str) -> dict[str, Any]:
         "sources": distinct(file, source),
         "agents": distinct(file, AGENT),
         "filled": filled,
-        "nulls": [[name, rows] for name in MESSAGES if name in doubtful and (rows := nulls(file, name))],
+        "nulls": [[name, rows[0]] for name, rows in lacking.items() if rows[0]],
+        "empty": [[name, rows[1]] for name, rows in lacking.items() if rows[1]],
     }
 
 
@@ -110,14 +112,20 @@ def filled_columns(metadata: Any) -> tuple[list[str], set[str]]:
     return list(filled), doubtful
 
 
-def nulls(file: Any, name: str) -> int:
-    """Return how many of the first rows have no value in a column."""
-    found = seen = 0
+def without_messages(file: Any, name: str) -> tuple[int, int]:
+    """Return how many of the first rows have no value in a column, and how many an empty list."""
+    import pyarrow.compute  # noqa: PLC0415
+
+    nulls = empty = seen = 0
+    is_list = kind_of_arrow(file.schema_arrow.field(name).type).startswith("list<")
     for batch in file.iter_batches(batch_size=8192, columns=[name]):
-        found, seen = found + batch.column(0).null_count, seen + batch.num_rows
+        column = batch.column(0)
+        nulls, seen = nulls + column.null_count, seen + batch.num_rows
+        if is_list:
+            empty += pyarrow.compute.list_value_length(column).to_pylist().count(0)
         if seen >= MOST_ROWS:
             break
-    return found
+    return nulls, empty
 
 
 def describe_json(path: str, source: str) -> dict[str, Any]:

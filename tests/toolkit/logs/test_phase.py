@@ -42,6 +42,12 @@ def of_runner(*named: str) -> str:
 LOGS = {
     "a module that breaks": (of_driver(f"{SITE}/verl/trainer/main_ppo.py <module>", "/home/u/random.py <module>"), "import"),
     "python -m": ("/env/bin/python: No module named verl.trainer.ppo_main\n", "import"),
+    "a package above a module": (of_driver("<frozen runpy> _get_module_details", f"{SITE}/verl/__init__.py <module>"), "import"),
+    "a module that runpy does not find": ("/env/bin/python3: Error while finding module specification for 'recipe.x' (ModuleNotFoundError: No module named 'recipe')\n", "import"),
+    "Python itself": ("Fatal Python error: init_fs_encoding: failed to get the codec\nModuleNotFoundError: No module named 'encodings'\n", "import"),
+    "torchrun's options": (of_driver(f"{SITE}/torch/distributed/run.py config_from_args", f"{SITE}/torch/distributed/run.py determine"), "import"),
+    "a file that YAML refuses": (of_driver(HYDRA[0], f"{SITE}/hydra/_internal/hydra.py compose_config", f"{SITE}/yaml/scanner.py fetch"), "composition"),
+    "a warning as an error": (of_driver(*MAIN, f"{SITE}/verl/trainer/ppo/utils.py need_critic", error="UserWarning: no"), "validation"),
     "Hydra's own": (of_driver(HYDRA[0], f"{SITE}/hydra/_internal/config_loader_impl.py load", error="hydra.errors.MissingConfigException: no"), "composition"),
     "Hydra's folder": (of_driver(*HYDRA, "/usr/lib/python3.11/pathlib.py mkdir"), "composition"),
     "verl validates": (of_driver(*MAIN, f"{SITE}/verl/utils/config.py validate_config"), "validation"),

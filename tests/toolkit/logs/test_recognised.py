@@ -36,6 +36,8 @@ def judged(folder: Path, **files: str) -> Answer:
         ("train_py", "import torch\nraise ValueError('CUDA out of memory')\n", "script"),
         ("config_yaml", "trainer:\n  nnodes: 1\n", "configuration file"),
         ("junk_txt", "hello\n", "unknown"),
+        ("run_log", "+ set -e\n++ ls saved\n++ grep step_\n+ LAST=\n", "trace"),
+        ("run_log", "+ mkdir -p out\n+ (( i++ ))\n", "trace"),
     ],
 )
 def test_file_that_is_no_log_is_not_judged(tmp_path: Path, name: str, text: str, kind: str) -> None:
@@ -58,6 +60,8 @@ def test_file_that_is_no_log_is_not_judged(tmp_path: Path, name: str, text: str,
         ":job_id:01000000\n:actor_name:SimpleStorageUnit\n",
         "======== Running on http://192.0.2.2:45285 ========\n(Press CTRL+C to quit)\n",
         "+ python3 -m verl.trainer.main_ppo\n",
+        "+ mkdir -p out\n+ exec /env/bin/python -m verl.trainer.main_ppo\n",
+        "+ mkdir -p out\nINFO ready\n",
         "[2026-11-20 10:00:00,100 I 12 12] (raylet) main.cc:196: started\n",
         "srun: job 4242 queued and waiting for resources\n",
         "Loading checkpoint shards: 100%|##########| 2/2 [00:01<00:00,  1.5it/s]\n",

@@ -33,6 +33,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.text import listed
 
 Trouble = Literal["missing", "no Python", "no such name", "no data set", "contents", "no path", "no name"]
 
@@ -45,7 +46,9 @@ _CHECKPOINTS = "trainer.default_local_dir"
 _TRACKER = "latest_checkpointed_iteration.txt"
 _CONTENTS = ("checkpoint.load_contents", "actor_rollout_ref.actor.checkpoint.load_contents")
 # A shard of FSDP's, of which each process loads its own.
-_SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
+_SHARD = re.compile(r"(\w+)_world_size_(\d+)_rank_\d+\.pt")
+# What verl saves of each of the contents (verl/utils/checkpoint/fsdp_checkpoint_manager.py).
+_PARTS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
 _MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
 # Files that are read whenever they are set, and when.
 _NAMED: tuple[tuple[str, Phase], ...] = (
@@ -149,7 +152,7 @@ def _found(
             ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
         elif folder is not None and not may_be_changed(around[0], os.path.normpath(folder)):
-            yield from _of_other_size(configuration, count, _RESUME, folder)
+            yield from _of_other_contents(configuration, count, _RESUME, folder)
         if configuration.get(_RESUME) is None and not configuration.has("actor_rollout_ref"):
             yield OwnFile(_RESUME, "null", "no path", "workers")
     yield from _last_checkpoint(configuration, cwd, around[0], count, here=here)
@@ -290,23 +293,28 @@ def _last_checkpoint(
     if ppo and step and os.path.isdir(last) and not os.path.isdir(last / "actor"):
         yield OwnFile(_CHECKPOINTS, str(last), "contents", phase, error="has no folder actor to resume from")
     elif step:
-        yield from _of_other_size(configuration, count, _CHECKPOINTS, last)
+        yield from _of_other_contents(configuration, count, _CHECKPOINTS, last)
 
 
-def _of_other_size(
+def _of_other_contents(
     configuration: Configuration, count: int | None, key: str, folder: Path
 ) -> Iterator[OwnFile]:
-    """Check that a checkpoint has model shards for as many processes as the job, if `count` is known."""
+    """Check that a checkpoint has what the job loads, for its number of processes, if `count` is known."""
     ppo = configuration.has("actor_rollout_ref")
     place, contents = folder / "actor" if ppo else folder, configuration.get(_CONTENTS[ppo])
-    if count is None or not isinstance(contents, list) or "model" not in contents or not os.path.isdir(place):
+    if count is None or not isinstance(contents, list) or not os.path.isdir(place):
         return
-    shards = filter(None, (_SHARD.fullmatch(path.name) for path in place.iterdir()))
-    counts = sorted({int(shard[1]) for shard in shards})
+    shards = [shard for path in place.iterdir() if (shard := _SHARD.fullmatch(path.name))]
+    counts = sorted({int(shard[2]) for shard in shards if shard[1] == "model" and "model" in contents})
+    lacking = [name for name in contents if name in _PARTS and _PARTS[name] not in {s[1] for s in shards}]
+    phase: Phase = "engine" if ppo else "workers"
     if counts and count not in counts:
         saved = " or ".join(map(str, counts))
         error = f"has shards for {saved} processes, but the job has {count}"
-        yield OwnFile(key, str(place), "contents", "engine" if ppo else "workers", error=error)
+        yield OwnFile(key, str(place), "contents", phase, error=error)
+    elif counts and lacking:
+        error = f"has no shards of {listed(lacking, 3)}, which {_CONTENTS[ppo]} names"
+        yield OwnFile(key, str(place), "contents", phase, error=error)
 
 
 def _processes(configuration: Configuration, processes: JobProcesses | Unknown) -> int | None:

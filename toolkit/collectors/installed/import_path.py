@@ -16,19 +16,27 @@ _SYSTEM_TOO = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNOREC
 def is_on_path(name: str, path: Iterable[str]) -> bool:
     """Return whether `import name` would find a folder, a file, a compiled module or an editable install.
 
-    An entry of the path may be a zip file. A module served by an import hook is named in the hook's file, or
-    in the name of that file (`__editable___project_finder.py`, `_name_editable_loader.py`).
+    An entry of the path may be a zip file.
     """
+    path = list(path)
     for entry in path:
         if os.path.isdir(Path(entry) / name) or os.path.isfile(Path(entry) / f"{name}.py"):
             return True
         if os.path.isfile(entry) and _is_packed(name, entry):
             return True
-        for file in _listed(entry):
-            compiled = file.startswith(f"{name}.") and file.endswith(_COMPILED)
-            if compiled or ("editable" in file and (name in file or _is_served(name, Path(entry, file)))):
-                return True
-    return False
+        if any(file.startswith(f"{name}.") and file.endswith(_COMPILED) for file in _listed(entry)):
+            return True
+    return is_editable(name, path)
+
+
+def is_editable(name: str, path: Iterable[str]) -> bool:
+    """Return whether an import hook on the path serves a module, or modules below it.
+
+    The module is named in the hook's file, or in the name of that file (`_name_editable_loader.py`): that of
+    `__editable___project_finder.py` is the project's, which may be another.
+    """
+    hooks = (Path(entry, file) for entry in path for file in _listed(entry) if "editable" in file)
+    return any(name in hook.name or _is_served(name, hook) for hook in hooks)
 
 
 def _is_packed(name: str, file: str) -> bool:
@@ -43,10 +51,10 @@ def _is_packed(name: str, file: str) -> bool:
 
 
 def _is_served(name: str, hook: Path) -> bool:
-    """Return whether the file of an import hook names a module: the project may have another name."""
+    """Return whether the file of an import hook names a module, or one below it."""
     text = read(hook) if hook.suffix == ".py" else b""
     return (
-        isinstance(text, bytes) and re.search(rb"""['"]%b['"]""" % re.escape(name.encode()), text) is not None
+        isinstance(text, bytes) and re.search(rb"['\"]%b['\".]" % re.escape(name.encode()), text) is not None
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
+from verl_doctor.toolkit.collectors.installed.import_path import is_editable, is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.job_program import base_names
@@ -43,8 +43,8 @@ class ProgramModule:
     """The `module` as the script names it at `path` and `line`.
 
     `verl` is the folder of the package, of this `version`. `programs` are the modules of the tree that can be
-    started, listed if the given module is `missing`. `elsewhere`: the module is not one of verl's, and no
-    folder of the job's path has its package.
+    started, listed if the given module is `missing`. `lacking` is the package or module that no folder of the
+    job's path has, where the given module is not one of verl's.
     """
 
     module: str
@@ -54,7 +54,7 @@ class ProgramModule:
     version: str = ""
     missing: bool = False
     programs: tuple[str, ...] = ()
-    elsewhere: bool = False
+    lacking: str = ""
 
 
 @collector(kept=True)
@@ -106,14 +106,15 @@ def _path(
 def _of_others(
     command: Command, launch: Launch, tree: Tree, path: Sequence[str], here: Path
 ) -> ProgramModule | Absent:
-    """Look for the package of a module that is not one of verl's. `here` is the current folder."""
+    """Look for a module that is not one of verl's. `here` is the current folder."""
     first, last = command.module.partition(".")[0], command.module.rpartition(".")[2]
     made = any(may_be_made(launch, f"{entry}/{first}{end}") for entry in path for end in ("", ".py"))
     runs = not _RUNNERS.isdisjoint(base_names(command.names))
     # Without a `cd`, the script may be meant for a folder above it, such as the top of its repository.
     stays = folder_of(launch, here) == here and command.path != COMMAND_LINE
     above = map(str, Path(command.path).parents) if stays else ()
-    if not path or made or runs or is_on_path(first, (*path, *above)):
+    lacking = "" if made or runs or not path else _lacking(command.module, (*path, *above))
+    if not lacking:
         return Absent("the launch script starts no module of verl's")
     moved = sorted(Path(tree.folder).rglob(f"{last}.py"))
     programs = tuple(
@@ -127,8 +128,31 @@ def _of_others(
         version=tree.version,
         missing=True,
         programs=programs,
-        elsewhere=True,
+        lacking=lacking,
     )
+
+
+def _lacking(module: str, path: Sequence[str]) -> str:
+    """Return the first part of a module's name that is certainly not there, "" if it may be complete.
+
+    A package without `__init__.py` may lie in several folders of the path; one with it may look elsewhere.
+    """
+    first, *parts = module.split(".")
+    if not is_on_path(first, path):
+        return first
+    folders = [folder for entry in path if os.path.isdir(folder := Path(entry, first))]
+    others = [entry for entry in path if not os.path.isdir(Path(entry, first))]
+    if not folders or is_on_path(first, others) or is_editable(first, path):
+        return ""
+    name = first
+    for part in parts:
+        if any(os.path.isfile(folder / "__init__.py") for folder in folders):
+            return ""
+        name = f"{name}.{part}"
+        if not is_on_path(part, map(str, folders)):
+            return name
+        folders = [folder / part for folder in folders if os.path.isdir(folder / part)]
+    return ""
 
 
 def _programs(folder: Path) -> list[str]:

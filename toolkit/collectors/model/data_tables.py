@@ -35,8 +35,8 @@ class Table:
     `rows` is None if they were not all counted. `features` are the types that `datasets` wrote into the
     footer. `sources` are the names of data sources in the first 100,000 rows, `agents` those of agent loops.
     `filled` are columns that certainly have a value in some row, `nulls` the numbers of rows without a prompt
-    or messages. `unreadable` is why the file could not be read although its first and last bytes are right;
-    everything else is then empty.
+    or messages, `empty` those with an empty list in their place. `unreadable` is why the file could not be
+    read although its first and last bytes are right; everything else is then empty.
     """
 
     file: DataFile
@@ -48,6 +48,7 @@ class Table:
     agents: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
     nulls: tuple[tuple[str, int], ...] = ()
+    empty: tuple[tuple[str, int], ...] = ()
 
     def kind(self, name: str) -> str:
         """Return the type of a column; empty if there is no such column."""
@@ -123,4 +124,5 @@ def _table(file: DataFile, described: dict[str, Any]) -> Table:
         agents=tuple(str(name)[:200] for name in described.get("agents", ())),
         filled=tuple(str(name) for name in described.get("filled", ())),
         nulls=tuple((str(name), int(rows)) for name, rows in described.get("nulls", ())),
+        empty=tuple((str(name), int(rows)) for name, rows in described.get("empty", ())),
     )

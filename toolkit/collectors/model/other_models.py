@@ -20,22 +20,28 @@ _REWARD = (
     ("reward.reward_model.enable", "reward.reward_model.model_path"),
     ("reward_model.enable", "reward_model.model.path"),
 )
+_ADAPTER = "lora_adapter_path"
+_NEEDED = "adapter_config.json"  # PEFT takes the folder for a name on the hub without it
 _PARTS = (
     ("tokenizer_path", "the tokenizer"),
     ("hf_config_path", "the model's configuration"),
-    ("lora_adapter_path", "the adapter"),
+    (_ADAPTER, "the adapter"),
 )
 _LOCAL = ("/", "~", "./", "../")  # names on the model hub begin with none of these
 
 
 @dataclass(frozen=True)
 class OtherModel:
-    """A model's folder: the key naming it, its path as written, why the job reads it, whether it exists."""
+    """A model's folder: the key naming it, its path as written, why the job reads it, whether it exists.
+
+    `lacks` is a file without which it cannot be read; "" if it has that, or does not exist.
+    """
 
     key: str
     path: str
     reason: str
     exists: bool
+    lacks: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,11 @@ def other_models(
         path = configuration.get(key)
         if isinstance(path, str) and path.startswith(_LOCAL):
             place = folder_of(launch, machine.cwd) / machine.expanded(path)
-            exists = os.path.exists(place) or may_be_made(launch, os.path.normpath(place))
-            found.append(OtherModel(key, path, reason, exists or is_elsewhere))
+            may_change = is_elsewhere or may_be_made(launch, os.path.normpath(place))
+            exists = os.path.exists(place)
+            needed = _NEEDED if key.endswith(_ADAPTER) and exists and not may_change else ""
+            lacks = needed if needed and not os.path.isfile(place / needed) else ""
+            found.append(OtherModel(key, path, reason, exists or may_change, lacks))
     return OtherModels(tuple(found))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -102,6 +103,7 @@ def unreadable_values(
     vllm: VllmTree | Unknown,
     interpreter: Interpreter | Unknown,
     machine: Machine,
+    launch: Launch | Unknown,
 ) -> UnreadableValues | Unknown:
     """Evaluate the conversions in the sources with the job's values."""
     given = {name: value for name, value in job.values.items() if not _USUAL.fullmatch(value)}
@@ -113,7 +115,8 @@ def unreadable_values(
         own = [str(machine.cwd), *given.get("PYTHONPATH", "").split(os.pathsep)]
         found += _in_logs(given[_LOGS], interpreter.sys_path, [folder for folder in own if folder])
     if levels and not isinstance(verl, Unknown):
-        found += _in_verl(Path(verl.imported.folder), levels)
+        command = None if isinstance(launch, Unknown) else launch.command
+        found += _in_verl(Path(verl.imported.folder), levels, command.module if command else "")
     if of_vllm and not isinstance(vllm, Unknown):
         path = Path(vllm.tree.folder, "envs.py")
         if _CPU_BUILD not in vllm.tree.version:
@@ -177,8 +180,11 @@ def _in_logs(given: str, folders: Sequence[str], own: Sequence[str]) -> Iterator
             return
 
 
-def _in_verl(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue]:
-    """Check the levels of logging that verl's modules set when they are imported."""
+def _in_verl(folder: Path, given: Mapping[str, str], program: str) -> Iterator[UnreadableValue]:
+    """Check the levels of logging that verl's modules set when they are imported.
+
+    `program` is the module that the job starts, "" if it is none of verl's or unknown.
+    """
     from verl_doctor.toolkit.sources.python.source import read  # noqa: PLC0415 - only where such variables are set
 
     for name, value in given.items():
@@ -190,7 +196,8 @@ def _in_verl(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue
             for path, source in sources
             if isinstance(source, bytes) and name.encode() in _LEVEL.findall(source)
         ]
-        if len(readers) >= _EVERYWHERE:
+        started = folder.joinpath(*program.split(".")[1:]).with_suffix(".py")
+        if len(readers) >= _EVERYWHERE or (program.startswith("verl.") and started in readers):
             yield UnreadableValue(
                 name,
                 "verl",

@@ -18,6 +18,7 @@ from verl_doctor.toolkit.sources.shell.walk import Walk
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CD_OPTIONS = frozenset({"-L", "-P", "-e", "-@", "--"})
+_TO_NUL = re.compile(r"-[a-z]*d")
 _SET_BY_READING = ("REPLY", "MAPFILE", "OPTARG", "OPTIND")
 _ATTRIBUTES = frozenset("ilu")
 _CASES = frozenset("lu")  # each replaces the other
@@ -249,7 +250,11 @@ def _read(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             walk.variables.forget()
         elif _NAME.fullmatch(argument.text):
             walk.variables.store(argument.text, None, node.line)
-    walk.state.status = None
+    # A text has no NUL: `read -d ''` comes to its end, whatever it has read.
+    to_the_end = any(_TO_NUL.fullmatch(word.text or "") for word in argv[1:]) and "" in {
+        word.text for word in argv[1:]
+    }
+    walk.state.status = False if to_the_end and node.input is not None and not node.input.is_file else None
 
 
 def _printf(walk: Walk, node: Simple, argv: list[Argument]) -> None:

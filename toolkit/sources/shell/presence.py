@@ -230,6 +230,18 @@ class Presence:
         made = any(leads_to(place, self._whole(folder)) for _, place in self.files.made)
         return not self.scope.finds(name) and not made and not self.files.calls
 
+    def has_in_it(self, folder: str, text: str) -> bool | None:
+        """Return whether a folder has a file with this text in its name; None where that may change.
+
+        A script that makes the folder does not fill it.
+        """
+        path = self._whole(folder)
+        filled = [place for _, place in self.files.made if place != path and leads_to(place, path)]
+        unknown = not self._cwd or self.is_there is None or self.is_of_machine(folder) or any(filled)
+        if unknown or not _programs(self.files.calls) <= _CHANGES_NONE:
+            return None
+        return self.scope.finds(f"{glob.escape(path)}/*{text}*")
+
     def has_no_here(self, name: str) -> bool:
         """Return whether nothing has this name, also in the script's folder, where the job may be started."""
         return self.has_no(name) and self.has_no(os.path.normpath(self._folder_of_script / name))

@@ -58,7 +58,7 @@ def printed_by(walk: Walk, node: Simple, argv: Iterable[Argument]) -> Lines | No
 
 
 def failing(walk: Walk, assignments: Sequence[Assignment]) -> str:
-    """Return the message of an `ls` of nothing that decides an assignment's status.
+    """Return the message of an `ls` or `grep` that finds nothing and decides an assignment's status.
 
     Such as the status of `name=$(ls -d x* | tail -1)`; "" if it may succeed.
     """
@@ -68,14 +68,38 @@ def failing(walk: Walk, assignments: Sequence[Assignment]) -> str:
     commands = nodes[0].commands if len(nodes) == 1 and isinstance(nodes[0], Pipeline) else nodes
     if len(nodes) != 1 or (len(commands) > 1 and walk.state.option("pipefail") is not True):
         return ""
-    first = commands[0]
-    if not isinstance(first, Simple) or first.assignments or not walk.state.cwd:
-        return ""
-    texts = [argument.text for argument in arguments(first.words, walk.scope, walk.path)]
-    if not texts or None in texts or texts[0] != "ls" or "ls" in walk.state.functions:
+    first, second = _known_words(walk, commands[0]), _known_words(walk, commands[1]) if commands[1:] else []
+    if not first or not walk.state.cwd:
         return ""
     kept = walk.files.substituted
     walk.files.substituted = [script for script in kept if script != scripts[0]]
-    gone = walk.presence.first_missing(name for name in texts[1:] if name and not name.startswith("-"))
+    names = [name for name in first[1:] if name and not name.startswith("-")]
+    gone = walk.presence.first_missing(names) if first[0] == "ls" else ""
+    wanted = _searched(second or first)
+    if first[0] == "ls" and len(names) == 1 and len(wanted) == 1:
+        finds_none = walk.presence.has_in_it(names[0], wanted[0]) is False
+    else:
+        content = walk.files.text_now(wanted[1], walk.state.cwd) if len(wanted) == 2 and not second else None
+        finds_none = content is not None and wanted[0] not in content.text
     walk.files.substituted = kept
-    return f"ls: cannot access '{gone}': No such file or directory" if gone else ""
+    if gone:
+        return f"ls: cannot access '{gone}': No such file or directory"
+    return f"grep: nothing matches {wanted[0]}" if finds_none else ""
+
+
+def _known_words(walk: Walk, node: Node) -> list[str]:
+    """Return the words of a command, [] if one is unknown, or if its program is a function."""
+    if not isinstance(node, Simple) or node.assignments or node.input is not None:
+        return []
+    words = [argument.text for argument in arguments(node.words, walk.scope, walk.path)]
+    known = [word for word in words if word is not None]
+    return known if known and len(known) == len(words) and known[0] not in walk.state.functions else []
+
+
+def _searched(words: Sequence[str]) -> list[str]:
+    """Return the plain text that a `grep` searches for, and its files; [] for all else."""
+    options = [word for word in words[1:] if word.startswith("-")]
+    found = [word for word in words[1:] if not word.startswith("-")]
+    is_plain = all(re.fullmatch("-[EFohHnw]+", option) for option in options)
+    is_text = bool(found) and re.fullmatch(r"[\w/-]+", found[0]) is not None
+    return found if words[0] == "grep" and is_plain and is_text else []

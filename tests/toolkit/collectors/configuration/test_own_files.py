@@ -156,7 +156,8 @@ def test_checkpoint_of_another_number_of_processes(
     folder = tmp_path / "checkpoints" / "global_step_5"
     (folder / "actor").mkdir(parents=True)
     for rank in range(saved):
-        (folder / "actor" / f"model_world_size_{saved}_rank_{rank}.pt").touch()
+        for part in ("model", "optim", "extra_state"):
+            (folder / "actor" / f"{part}_world_size_{saved}_rank_{rank}.pt").touch()
     (folder.parent / "latest_checkpointed_iteration.txt").write_text("5")
     tree = {
         "trainer": {
@@ -212,3 +213,33 @@ def test_checkpoint_of_a_fine_tuning_job(
     found = own_files.collect(composed, job, Machine(environ={}, cwd=tmp_path), UNREAD, processes)
     assert isinstance(found, OwnFiles)
     assert [file.error for file in found.files] == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded", "problem"),
+    [
+        (("model", "optim", "extra_state"), ["model", "optimizer", "extra"], ""),
+        (("model",), ["model"], ""),
+        (("model",), ["model", "hf_model"], ""),
+        (("model", "optim"), ["model", "optimizer", "extra"], "has no shards of extra, which checkpoint"),
+        (("model",), ["model", "optimizer", "extra"], "has no shards of optimizer, extra, which"),
+        ((), ["model", "optimizer", "extra"], ""),
+    ],
+)
+def test_checkpoint_without_what_the_job_loads(
+    tmp_path: Path, saved: tuple[str, ...], loaded: list[str], problem: str
+) -> None:
+    for part in saved:
+        (tmp_path / f"{part}_world_size_2_rank_0.pt").touch()
+    tree = {
+        "trainer": {"resume_mode": "resume_path", "resume_from_path": str(tmp_path)},
+        "checkpoint": {"load_contents": loaded},
+    }
+    composed = replace(configured(tree=tree)[0], program="/env/verl/trainer/sft_trainer.py")
+    job = Launch((), command=Command("verl.trainer.sft_trainer", (), "run.sh", 2))
+    processes = JobProcesses(
+        needs_ranks=True, launcher="torchrun", options={"standalone": None, "nproc_per_node": "2"}
+    )
+    found = own_files.collect(composed, job, Machine(environ={}, cwd=tmp_path), UNREAD, processes)
+    assert isinstance(found, OwnFiles)
+    assert [file.error.startswith(problem) for file in found.files] == ([True] if problem else [])

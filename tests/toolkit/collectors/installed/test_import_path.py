@@ -37,8 +37,9 @@ def test_other_files_are_not_the_module(tmp_path: Path, file: str) -> None:
 
 def test_editable_install_of_a_project_with_another_name(tmp_path: Path) -> None:
     hook = tmp_path / "__editable___project_0_1_finder.py"
-    hook.write_text("MAPPING = {'mine': '/home/me/project/mine'}")
+    hook.write_text("MAPPING = {'mine': '/home/me/project/mine', 'shared.one': '/home/me/project/one'}")
     assert is_on_path("mine", [str(tmp_path)])
+    assert is_on_path("shared", [str(tmp_path)])
     assert not is_on_path("other", [str(tmp_path)])
 
 

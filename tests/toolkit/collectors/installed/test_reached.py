@@ -71,15 +71,20 @@ def test_runnable_module_is_a_file_or_a_package_with_main(tmp_path: Path, module
 
 
 @pytest.mark.parametrize(
-    ("made", "on_path", "missing"),
+    ("made", "on_path", "lacking"),
     [
-        ("", "", True),
-        ("recipe/a.py", "", False),
-        ("more/recipe.py", "more", False),
-        ("more/x.py", "more", True),
+        ("", "", "recipe"),
+        ("recipe/a.py", "", "recipe.one"),
+        ("recipe/__init__.py", "", ""),
+        ("recipe/one/a.py", "", "recipe.one.main"),
+        ("recipe/one/main.py", "", ""),
+        ("recipe/one/main/__main__.py", "", ""),
+        ("more/recipe.py", "more", ""),
+        ("more/x.py", "more", "recipe"),
+        ("more/__editable___recipe_finder.py", "more", ""),
     ],
 )
-def test_package_of_another_program(tmp_path: Path, made: str, on_path: str, missing: bool) -> None:
+def test_package_of_another_program(tmp_path: Path, made: str, on_path: str, lacking: str) -> None:
     write(tmp_path / "verl", {"__init__.py": "", "experimental/one/main.py": ""})
     if made:
         write(tmp_path, {made: ""})
@@ -87,9 +92,9 @@ def test_package_of_another_program(tmp_path: Path, made: str, on_path: str, mis
     launch = Launch((), command=Command("recipe.one.main", (), "run.sh", 2))
     job = JobVariables({"PYTHONPATH": on_path} if on_path else {})
     found = program_module.collect(launch, trees, interpreter(), job, Machine(cwd=tmp_path))
-    assert isinstance(found, ProgramModule if missing else Absent)
+    assert isinstance(found, ProgramModule if lacking else Absent)
     if isinstance(found, ProgramModule):
-        assert found.elsewhere
+        assert found.lacking == lacking
         assert found.programs == ("verl.experimental.one.main",)
     unsure = replace(job, undetermined=("PYTHONPATH",))
     assert isinstance(
@@ -128,6 +133,15 @@ def test_folder_and_variables_that_the_script_leaves_open(tmp_path: Path, script
 )
 def test_environment_that_may_bring_the_package(tmp_path: Path, launch: Launch) -> None:
     write(tmp_path, {"verl/__init__.py": ""})
+    assert not _lacks(launch, tmp_path)
+
+
+def test_editable_install_below_a_package_of_others(tmp_path: Path) -> None:
+    """A package without `__init__.py` lies in the environment, and a hook serves another part of it."""
+    write(tmp_path, {"verl/__init__.py": "", "recipe/two/main.py": ""})
+    launch = Launch((), command=Command("recipe.one.main", (), "run.sh", 2))
+    assert _lacks(launch, tmp_path)
+    write(tmp_path, {"__editable___mine_finder.py": "MAPPING = {'recipe.one': '/home/me/recipe/one'}"})
     assert not _lacks(launch, tmp_path)
 
 

@@ -111,6 +111,7 @@ def test_script_that_ends_because_something_is_missing(tmp_path: Path, script: s
 
 
 SETUP = "set -e\nsetup() {\n  export A=1\n  %s\n}\nsetup"
+STRICT = "set -euo pipefail\n"
 ABSENT = "setup: status 1: gone.sh does not exist"
 
 
@@ -144,11 +145,30 @@ ABSENT = "setup: status 1: gone.sh does not exist"
         ("set -e\nN=0\nfor d in a b; do [[ $d = a ]] && ((N++)); done", "((N++)): status 1"),
         ("N=0\n((N++))", ""),
         ("set -e\nlet N=0", "let: status 1"),
+        ("set -e\nread -r -d '' NOTES <<'EOF'\nfirst\nEOF", "read: status 1"),
+        ("set -e\nread -rd '' NOTES <<< first", "read: status 1"),
+        ("set -e\nread -r -d '' NOTES <<'EOF' || true\nfirst\nEOF", ""),
+        ("set -e\nread -r NOTES <<< first", ""),
+        ("set -e\nread -r -d : NOTES <<< a:b", ""),
+        ("read -r -d '' NOTES <<< first", ""),
+        ("set -e\nX=$(grep -o thinking here.json)", "grep: nothing matches thinking"),
+        ("set -e\nX=$(grep -o answer here.json)", ""),
+        ("set -e\nX=$(grep -c 'think.*' here.json)", ""),
+        ("set -e\nX=$(grep -i thinking here.json)", ""),
+        ("set -e\nX=$(grep thinking here.json || true)", ""),
+        (f"{STRICT}mkdir -p saved\nX=$(ls saved | grep step_ | tail -1)", "grep: nothing matches step_"),
+        (f"{STRICT}mkdir -p saved\nX=$(ls saved | grep old | tail -1)", ""),
+        (f"{STRICT}touch saved/step_1\nX=$(ls saved | grep step_ | tail -1)", ""),
+        (f"{STRICT}./prepare\nX=$(ls saved | grep step_ | tail -1)", ""),
+        ("set -e\nX=$(ls saved | grep step_ | tail -1)", ""),
     ],
 )  # fmt: skip
 def test_command_that_fails_in_a_strict_script(tmp_path: Path, head: str, message: str) -> None:
     (tmp_path / "here.txt").touch()
     (tmp_path / "included.sh").write_text("[[ -f gone.sh ]] && source gone.sh\n")
+    (tmp_path / "here.json").write_text("{ 'answer': 1 }\n")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "old").touch()
     found = read(tmp_path, f"{head}\n{START} a=1", has_gpus=True).stopped
     assert [stop.message for stop in found] == ([message] if message else [])
 

@@ -465,6 +465,27 @@ def pyarrow() -> Path:
     return kept(f"pyarrow/{sys.version_info.major}.{sys.version_info.minor}", install)
 
 
+TALKS = """
+import sys
+import pyarrow as pa, pyarrow.parquet as pq
+talk = [{"role": "user", "content": "hi"}]
+pq.write_table(pa.table({"messages": pa.array([talk, [], None, [], talk])}), sys.argv[1])
+"""
+
+
+@pytest.mark.real
+def test_talks_without_messages_are_counted(tmp_path: Path, pyarrow: Path) -> None:
+    path = tmp_path / "train.parquet"
+    environ = {**os.environ, "PYTHONPATH": str(pyarrow)}
+    subprocess.run([sys.executable, "-c", TALKS, str(path)], check=True, env=environ)
+    python = replace(interpreter(), executable=sys.executable)
+    files = DataFiles((replace(GOOD, path=str(path)),))
+    found = data_tables.collect(Machine(environ), files, python, NO_LAUNCH, NOT_COMPOSED)
+    assert isinstance(found, DataTables)
+    (table,) = found.tables
+    assert (table.nulls, table.empty) == ((("messages", 1),), (("messages", 2),))
+
+
 @pytest.mark.real
 def test_real_parquet_file_is_described(tmp_path: Path, pyarrow: Path) -> None:
     path = tmp_path / "train.parquet"

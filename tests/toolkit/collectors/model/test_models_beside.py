@@ -114,6 +114,19 @@ def test_critic_and_reward_model_paths_are_resolved_as_by_the_job(tmp_path: Path
     assert (reward.key, reward.exists) == ("reward.reward_model.model_path", False)
 
 
+def test_folder_of_an_adapter_has_its_configuration(tmp_path: Path) -> None:
+    here = Machine(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    named = configured("+actor_rollout_ref.model.lora_adapter_path='~/adapter'")
+    (tmp_path / "adapter").mkdir()
+    launch = Launch(())
+    (adapter,) = other_models.collect(*named, here, launch).models
+    assert (adapter.exists, adapter.lacks) == (True, "adapter_config.json")
+    fetched = Launch((), made=(str(tmp_path / "adapter"),))
+    assert not other_models.collect(*named, here, fetched).models[0].lacks
+    (tmp_path / "adapter" / "adapter_config.json").touch()
+    assert not other_models.collect(*named, here, launch).models[0].lacks
+
+
 def test_names_of_several_chat_templates(tmp_path: Path) -> None:
     named = [{"name": "chat", "template": "{{ x }}"}, {"name": "rag", "template": "{{ y }}"}]
     folder = model(tmp_path / "model", tokenizer_config={"chat_template": named})

@@ -9,6 +9,7 @@ from support.miniatures import source_trees
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees, VllmTree
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValues, unreadable_values
 from verl_doctor.toolkit.facts import Absent
@@ -37,6 +38,9 @@ environment_variables = {
     "VLLM_LATE": env_with_choices("VLLM_LATE", None, lambda: known()),
 }
 """
+
+
+NO_SCRIPT = Absent("no script")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,7 @@ def test_invalid_values_are_reported(
     trees = VerlTrees(Tree(str(verl), "verl", "0.9.1", "--verl"), "verl")
     machine = Machine(cwd=tmp_path)
     found = unreadable_values.collect(
-        JobVariables({name: value}), trees, vllm, Absent("no interpreter"), machine
+        JobVariables({name: value}), trees, vllm, Absent("no interpreter"), machine, NO_SCRIPT
     )
     assert isinstance(found, UnreadableValues)
     assert [(value.name, text in value.text) for value in found.values] == ([(name, True)] if text else [])
@@ -108,6 +112,7 @@ def test_engine_for_processors_sets_some_itself_and_reads_others(
         VllmTree(tree),
         Absent("no interpreter"),
         Machine(cwd=tmp_path),
+        NO_SCRIPT,
     )
     assert isinstance(found, UnreadableValues)
     assert [value.name for value in found.values] == names
@@ -138,9 +143,30 @@ def test_loggers_of_torch_are_names_that_it_registers_or_modules(
     interpreter = Interpreter("/env/bin/python", "3.11.7", "cpython", "cpython-311", "/env", "/env", (str(site),), (str(site),), "Linux", "x86_64", "2.36", "", "")  # fmt: skip
     machine = Machine(cwd=job)
     found = unreadable_values.collect(
-        JobVariables({"TORCH_LOGS": value}), Absent("no verl"), Absent("no vLLM"), interpreter, machine
+        JobVariables({"TORCH_LOGS": value}),
+        Absent("no verl"),
+        Absent("no vLLM"),
+        interpreter,
+        machine,
+        NO_SCRIPT,
     )
     assert isinstance(found, UnreadableValues)
     assert [refused.text for refused in found.values] == [
         f"ValueError: Invalid log settings: {value}"
     ] * is_refused
+
+
+@pytest.mark.parametrize(
+    ("module", "is_refused"), [("verl.trainer.tune", True), ("verl.trainer.other", False), ("tune", False)]
+)
+def test_level_that_the_program_itself_reads(tmp_path: Path, module: str, *, is_refused: bool) -> None:
+    program = tmp_path / "verl/trainer/tune.py"
+    program.parent.mkdir(parents=True)
+    program.write_text('logger.setLevel(os.getenv("VERL_TUNE_LEVEL", "WARN"))\n')
+    trees = VerlTrees(Tree(str(tmp_path / "verl"), "verl", "0.9.1", "--verl"), "verl")
+    launch = Launch((), command=Command(module, (), "run.sh", 2))
+    none = Absent("not installed")
+    variables = JobVariables({"VERL_TUNE_LEVEL": "info"})
+    found = unreadable_values.collect(variables, trees, none, none, Machine(cwd=tmp_path), launch)
+    assert isinstance(found, UnreadableValues)
+    assert bool(found.values) == is_refused

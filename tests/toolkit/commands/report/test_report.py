@@ -27,7 +27,7 @@ from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.commands.report.view import PageAnswer
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.logs.document import headline
+from verl_doctor.toolkit.logs.headline import headline
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.repair import repair
 from verl_doctor.toolkit.result import CheckResult, Report

@@ -130,7 +130,11 @@ class Expressions(ABC):
                     )
                 return self._applied(ARITHMETIC[type(op)], *values, frame, node)
             case ast.Subscript(value=inner, slice=index):
-                return self._item(self._value(inner, frame), self._value(index, frame))
+                value, place = self._value(inner, frame), self._value(index, frame)
+                if isinstance(value, (list, tuple)) and type(place) is int and place >= len(value):
+                    kind = type(value).__name__
+                    self._impossible("IndexError", f"{kind} index out of range", node, frame)
+                return self._item(value, place)
             case ast.Call():
                 return self._call(node, frame)
             case ast.Await(value=ast.Call() as call):
