@@ -6,8 +6,8 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
+from verl_doctor.toolkit.collectors.variables.program_module import ProgramModule
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
 _HERE = ProgramModule(

@@ -102,6 +102,9 @@ def test_rule_is_silenced_for_one_script_with_a_reason(here: Doctor, repo: Path)
     assert "1 error silenced (CFG101)" in alone.stdout.splitlines()[0]
     assert "CFG101: ignored until 2099-12-31: meant, OPS-12" in alone.stdout
     assert alone.returncode == 0
+    here("check", *arguments, "--save-facts", "facts.json", cwd=repo)
+    from_facts = here("check", *RULES, "--facts", "facts.json", cwd=repo)
+    assert "1 error silenced (CFG101)" in from_facts.stdout.splitlines()[0]
 
 
 @pytest.mark.slow

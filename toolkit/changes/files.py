@@ -26,9 +26,13 @@ def state(record: FileRecord) -> Side | Literal["other"]:
     Raises OSError.
     """
     try:
-        found = _content(record)
+        return side_of(record, _content(record))
     except Refused:
         return "other"
+
+
+def side_of(record: FileRecord, found: bytes | None) -> Side | Literal["other"]:
+    """Return on which side of its change a file with this content is; None stands for a file that is gone."""
     if found is None and record.within:
         return "before"  # its private folder does not exist, or is about to be removed
     fingerprint = None if found is None else safe_write.sha256(found)

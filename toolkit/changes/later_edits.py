@@ -54,20 +54,25 @@ def _collide(hunk: _Hunk, edit: _Hunk) -> bool:
 
 
 def foresee(
-    entry: Entry, contents: MutableMapping[str, bytes]
+    entry: Entry, contents: MutableMapping[str, bytes | None]
 ) -> Iterator[tuple[int, FileRecord, bytes | None]]:
     """Yield the files in which a transaction cannot be undone beside later edits.
 
-    Each comes with what it will contain by then, None for what it contains now. `contents` holds that; what
-    files will contain afterwards is added. Raises OSError and Refused.
+    Each comes with what it will contain by then, None for what it contains now. `contents` holds that, None
+    for a file that will be gone; what files will contain afterwards is added. Raises OSError and Refused.
     """
     for index, record in entry.files():
-        foreseen = contents.get(record.file)
-        restored = merged(entry, index, record, "before", foreseen)
-        if restored is not None:
-            contents[record.file] = restored
-        elif foreseen is not None or files.state(record) == "other":
+        is_foreseen, foreseen = record.file in contents, contents.get(record.file)
+        side = files.side_of(record, foreseen) if is_foreseen else files.state(record)
+        restored = (
+            merged(entry, index, record, "before", foreseen)
+            if side == "other"
+            else journal.content(entry, index, "before")
+        )
+        if side == "other" and restored is None:
             yield index, record, foreseen
+        else:
+            contents[record.file] = restored
 
 
 def merged(

@@ -65,7 +65,7 @@ def demand_undoable(
     named: Sequence[Path] = (),
     *,
     together: Collection[str] = (),
-    contents: dict[str, bytes] | None = None,
+    contents: dict[str, bytes | None] | None = None,
 ) -> None:
     """Refuse before anything is written.
 

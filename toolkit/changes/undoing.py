@@ -141,7 +141,7 @@ def _undo_parts(
     """
     standing = parts if alone else [part for part in parts if part.state not in {"undone", "failed"}]
     undone_first: list[Entry] = []
-    contents: dict[str, bytes] | None = None if refusals is None else {}
+    contents: dict[str, bytes | None] | None = None if refusals is None else {}
     for part in sorted(standing, key=_age, reverse=True):
         if not alone and cannot_be_undone(part):
             announce(f"{part.id} {why_not_undoable(part)}")

@@ -19,7 +19,6 @@ from verl_doctor.toolkit.collectors.configuration.registries import VerlRegistri
 from verl_doctor.toolkit.collectors.configuration.step_intervals import StepIntervals
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Validation
 from verl_doctor.toolkit.collectors.installed.environment_place import environment_place
-from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.adapter_modules import AdapterModules
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
@@ -30,6 +29,7 @@ from verl_doctor.toolkit.collectors.network.network import with_port
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.collectors.ray.init_arguments import RayInitArguments
+from verl_doctor.toolkit.collectors.variables.program_module import ProgramModule
 from verl_doctor.toolkit.collectors.variables.script_python import ScriptPython
 from verl_doctor.toolkit.collectors.variables.trackers import Trackers
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 import threading
 import time
 from types import TracebackType
+from unicodedata import east_asian_width
 
 from verl_doctor.toolkit.process.collector_lock import TURNS
 from verl_doctor.toolkit.text import harmless, listed
@@ -64,7 +67,8 @@ class Progress:
             waited = time.monotonic() - self._started
             if waited >= _QUIET:
                 self._shown = True
-                line = harmless(f"{waited:4.1f} s  {self._doing}{_reading()}")[:_COLUMNS]
+                doing = "; ".join(filter(None, (self._doing, _reading())))
+                line = _cut(harmless(f"{waited:4.1f} s  {doing}"), _columns())
                 with self._line:
                     sys.stderr.write(f"\r\x1b[2K{line}")
                     sys.stderr.flush()
@@ -73,4 +77,20 @@ class Progress:
 def _reading() -> str:
     """Return what a rule waits for: the collectors at work, the one that began first by name."""
     names = list(TURNS.at_work.copy().values())
-    return f"; reading {listed(names, 1)}" if names else ""
+    return f"reading {listed(names, 1)}" if names else ""
+
+
+def _columns() -> int:
+    """Return how wide the line may be: one that is wrapped could not be cleared."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):  # no file, or no terminal
+        return _COLUMNS
+    return min(columns - 1, _COLUMNS) if columns > 0 else _COLUMNS
+
+
+def _cut(line: str, columns: int) -> str:
+    """Return the beginning of a line that takes no more than these columns; some characters take two."""
+    widths = (2 if east_asian_width(character) in "WF" else 1 for character in line)
+    fitting = sum(1 for end in itertools.accumulate(widths) if end <= columns)
+    return line[:fitting]

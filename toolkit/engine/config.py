@@ -25,7 +25,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from fnmatch import fnmatchcase
@@ -87,20 +87,28 @@ class Config:
     disable_plugins: tuple[str, ...] = ()
     expected: Expected = field(default_factory=Expected)
 
-    def ignores_for(self, files: Iterable[Path]) -> Mapping[str, Ignore]:
+    def ignores_for(self, files: Collection[Path]) -> Mapping[str, Ignore]:
         """Return what is silenced for a job that these launch files start.
 
         A pattern is a path below the configuration's folder, or the name of a file in any folder; `*` matches
-        any characters. An entry for the file precedes one for all jobs.
+        any characters. An entry for the file replaces that of the same code for all jobs.
         """
         here = Path(glob.escape(str(Path(self.path).parent)))
-        files = list(files)
+        names = {file.name for file in files}
+        paths = {path for file in files for path in (str(file), _without_linked_folders(file))}
         ignores = dict(self.ignore)
         for pattern, entries in self.per_file_ignores.items():
             whole = str(here / pattern)
-            if any(fnmatchcase(str(file), whole) or fnmatchcase(file.name, pattern) for file in files):
+            if any(fnmatchcase(path, whole) for path in paths) or any(
+                fnmatchcase(name, pattern) for name in names
+            ):
                 ignores |= entries
         return ignores
+
+
+def _without_linked_folders(file: Path) -> str:
+    """Return the file's path without links to its folder: the folder of the configuration has none either."""
+    return os.path.join(os.path.realpath(file.parent), file.name)  # noqa: PTH118 - as realpath returns it
 
 
 def load(folder: Path) -> Config:

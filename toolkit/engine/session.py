@@ -82,8 +82,9 @@ class Session:
     def check(self, collection: Collection, watch: Callable[[str], None] = lambda _: None) -> Report:
         """Judge one look."""
         started = time.perf_counter()
+        selection = self.selection if self.facts_file is None else self._selection_elsewhere(collection)
         with paused_collection():
-            results = judge(self.registry.checks, collection, self.selection, today=date.today(), watch=watch)  # noqa: DTZ011
+            results = judge(self.registry.checks, collection, selection, today=date.today(), watch=watch)  # noqa: DTZ011
         return Report(
             target=self._described(collection),
             results=results,
@@ -94,6 +95,14 @@ class Session:
             fixes_of_variables=frozenset(fix.id for fix in self.registry.fixes if fix.sets_variables),
             unchanged=self._unchanged(collection, results),
         )
+
+    def _selection_elsewhere(self, collection: Facts) -> Selection:
+        """Return what is selected for the launch files of a facts file: the command line names none."""
+        from verl_doctor.toolkit.collectors.launch.launch import Launch  # noqa: PLC0415 - only for facts files
+
+        launch = collection.get(Launch)
+        files = () if isinstance(launch, Unknown) else launch.files
+        return replace(self.selection, ignores=self.config.ignores_for([Path(file) for file, _ in files]))
 
     def _described(self, collection: Facts) -> Mapping[str, Any]:
         """Return what was examined, with the options that examine the same again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from verl_doctor.checks.interpreter.module_not_found import module_not_found
-from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule
+from verl_doctor.toolkit.collectors.variables.program_module import ProgramModule
 from verl_doctor.toolkit.testing import run_check
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.change import ReplaceFile
+from verl_doctor.toolkit.change import Change, NewFile, RemoveFile, ReplaceFile
 from verl_doctor.toolkit.changes import journal
 from verl_doctor.toolkit.changes.apply import PartlyUndoneError, apply, history, undo_together
 from verl_doctor.toolkit.changes.later_edits import both
@@ -90,6 +90,27 @@ def test_all_changes_of_a_run_are_undone_beside_edits(two: tuple[Path, Path]) ->
     assert file.stat().st_mode & 0o777 == 0o750
     assert [(done.id, done.state) for done in undone] == [("0002", "undone"), ("0001", "undone")]
     assert [change.now for done in undone for change in done.changes] == ["restored, later edits kept"] * 2
+
+
+@pytest.mark.parametrize(
+    ("made", "changed"),
+    [(NewFile, ReplaceFile), (ReplaceFile, RemoveFile)],
+)
+def test_file_that_was_not_edited_is_undone_too(tmp_path: Path, made: type, changed: type) -> None:
+    """A file that one change of a run created and another changed, or that one changed and another removed."""
+    file, home, run = tmp_path / "env.sh", tmp_path / "journal", new_run((tmp_path / "journal",), tmp_path)
+    old, middle, new = b"a\n", b"a\nb\n", b"a\nb\nc\n"
+    if made is ReplaceFile:
+        file.write_bytes(old)
+    first: Change = NewFile(file, middle) if made is NewFile else ReplaceFile(file, old, middle)
+    second: Change = ReplaceFile(file, middle, new) if changed is ReplaceFile else RemoveFile(file, middle)
+    for number, change in enumerate((first, second)):
+        apply([change], home, fix="f", code=f"ENV90{number}", run=run)
+    undone = undo_together([(home, "1"), (home, "2")], keep_edits=True)
+    assert [(done.id, done.state) for done in undone] == [("0002", "undone"), ("0001", "undone")]
+    assert [change.now for done in undone for change in done.changes] == ["restored"] * 2
+    assert file.exists() == (made is ReplaceFile)
+    assert made is NewFile or file.read_bytes() == old
 
 
 def test_older_change_waits_for_a_newer_one_that_stays(two: tuple[Path, Path]) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import io
+import os
+import struct
 import sys
+import termios
 import threading
 import time
 from dataclasses import dataclass
@@ -116,3 +120,25 @@ def test_no_command_prints_over_the_line_of_progress() -> None:
         if "Progress()" in text and (lines := printed_over(text))
     }
     assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("doing", "width", "line"),
+    [("a long step", 12, " 0.0 s  a l"), ("数据文件", 12, " 0.0 s  数"), ("step", 0, " 0.0 s  step")],
+)
+def test_line_fits_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, doing: str, width: int, line: str
+) -> None:
+    """A wrapped line could not be cleared, and would stay on the screen ten times a second."""
+    master, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(progress, "_QUIET", 0.0)
+    with open(terminal, "w", encoding="utf-8") as stderr:  # noqa: PTH123 - a descriptor
+        monkeypatch.setattr(sys, "stderr", stderr)
+        shown_line = Progress()
+        shown_line.show(doing)
+        with shown_line:
+            output = os.read(master, 1000).decode()
+    os.close(master)
+    assert output == f"\r\x1b[2K{line}"

@@ -109,6 +109,18 @@ def test_rule_is_ignored_for_a_single_launch_file(tmp_path: Path, file: str, rea
     assert config.ignores_for([]) == config.ignore
 
 
+def test_launch_file_is_recognised_behind_a_link_to_its_folder(tmp_path: Path) -> None:
+    top = tmp_path.resolve() / "repository"
+    (top / "jobs").mkdir(parents=True)
+    (tmp_path / "home").symlink_to(top)
+    (top / "verl-doctor.toml").write_text(
+        '[per_file_ignores."jobs/*.sh"]\nCFG111 = { reason = "large node", until = 2026-12-01 }\n'
+    )
+    config = load(top)
+    assert set(config.ignores_for([tmp_path / "home/jobs/train.sh"])) == {"CFG111"}
+    assert config.ignores_for([tmp_path / "elsewhere/jobs/train.sh"]) == {}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -21,7 +21,7 @@ TO_FILL_IN = re.compile(r"<[A-Za-z][\w .-]{0,60}>")
 """A text that a template has in place of a secret, such as `<your_key>`."""
 _OF_VERL = re.compile(r"(?:.*/)?(?:verl|recipe)[./]")
 _INTERPOLATION = re.compile(r"(\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}): bad substitution")
-_CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b|\bchdir\(", re.MULTILINE)
+_CHANGES_FOLDER = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:cd|pushd)\b|\bchdir\(", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.toolkit.commands.checklist.checklist import Judgement
@@ -55,11 +56,9 @@ def judge_quick_test(run: Session, facts: Collection, arguments: str) -> list[Ju
 def judge_debug_run(run: Session, facts: Collection, log: Path | None, arguments: str) -> list[Judgement]:
     """Judge whether this script has a DEBUG variant, and whether its first step was logged."""
     if not run.target.files or run.target.files[0].suffix not in _SHELL:
-        return [
-            Judgement(
-                "open", ("no launch script is named",), f"verl-doctor checklist{arguments} LAUNCH_SCRIPT"
-            )
-        ]
+        target = replace(run.target, words=())  # a script is named instead of the command
+        do = shlex.join(("verl-doctor", "checklist", *target.arguments, "LAUNCH_SCRIPT"))
+        return [Judgement("open", ("no launch script is named",), do)]
     script = run.target.files[0]
     variant = path_of(script, "DEBUG")
     make = f"verl-doctor script --debug{arguments}"

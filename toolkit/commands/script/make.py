@@ -5,6 +5,7 @@ Nothing is written here.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,8 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
     if isinstance(before, str):
         raise NoVariant(before)
     if refused := _refused(before):
-        raise NoVariant(
-            f"{script.name} itself would not start: {refused}; run verl-doctor check {script.name}"
-        )
+        command = shlex.join(("verl-doctor", "check", *session.target.arguments))
+        raise NoVariant(f"{script.name} itself would not start: {refused}; run {command}")
     recipes = tuple(recipe(job.configuration) for job in before.jobs)
     orders = [Order(job.command, recipe.changes) for job, recipe in zip(before.jobs, recipes, strict=True)]
     if not any(recipe.changes for recipe in recipes):

@@ -1,22 +1,10 @@
-"""Modules imported by a program, read from its text, and whether a started module exists."""
+"""Modules imported by a program, read from its text."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
-from support.environments import interpreter
-
-from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule, program_module
 from verl_doctor.toolkit.collectors.installed.reached import reached
-from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
-from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
-from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Machine
-
-NOT_READ = Unknown("not read")
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -46,57 +34,3 @@ def test_imports_are_followed_through_packages_and_requirements(tmp_path: Path) 
         "lib",
         "fast_tokens",
     }
-
-
-@pytest.mark.parametrize(
-    ("module", "missing"),
-    [
-        ("verl.trainer.main_ppo", False),
-        ("verl.trainer.ppo_main", True),
-        ("verl.tools", False),
-        ("verl.trainer", True),
-    ],
-)
-def test_runnable_module_is_a_file_or_a_package_with_main(tmp_path: Path, module: str, missing: bool) -> None:
-    files = {"__init__.py": "", "trainer/__init__.py": "", "trainer/main_ppo.py": "if __name__ == '__main__':\n    pass\n", "tools/__main__.py": ""}  # fmt: skip
-    write(tmp_path / "verl", files)
-    trees = VerlTrees(Tree(str(tmp_path / "verl"), "verl", "0.9.1", "site-packages"), "")
-    launch = Launch((), command=Command(module, (), "run.sh", 2))
-    found = program_module.collect(launch, trees, NOT_READ, JobVariables(), Machine(cwd=tmp_path))
-    assert isinstance(found, ProgramModule)
-    assert found.missing is missing
-    assert found.programs == (("verl.trainer.main_ppo",) if missing else ())
-    other = Launch((), command=Command("mine.py", (), "run.sh", 2))
-    assert isinstance(program_module.collect(other, trees, NOT_READ, JobVariables(), Machine()), Absent)
-
-
-@pytest.mark.parametrize(
-    ("made", "on_path", "lacking"),
-    [
-        ("", "", "recipe"),
-        ("recipe/a.py", "", "recipe.one"),
-        ("recipe/__init__.py", "", ""),
-        ("recipe/one/a.py", "", "recipe.one.main"),
-        ("recipe/one/main.py", "", ""),
-        ("recipe/one/main/__main__.py", "", ""),
-        ("more/recipe.py", "more", ""),
-        ("more/x.py", "more", "recipe"),
-        ("more/__editable___recipe_finder.py", "more", ""),
-    ],
-)
-def test_package_of_another_program(tmp_path: Path, made: str, on_path: str, lacking: str) -> None:
-    write(tmp_path / "verl", {"__init__.py": "", "experimental/one/main.py": ""})
-    if made:
-        write(tmp_path, {made: ""})
-    trees = VerlTrees(Tree(str(tmp_path / "verl"), "verl", "0.9.1", "site-packages"), "")
-    launch = Launch((), command=Command("recipe.one.main", (), "run.sh", 2))
-    job = JobVariables({"PYTHONPATH": on_path} if on_path else {})
-    found = program_module.collect(launch, trees, interpreter(), job, Machine(cwd=tmp_path))
-    assert isinstance(found, ProgramModule if lacking else Absent)
-    if isinstance(found, ProgramModule):
-        assert found.lacking == lacking
-        assert found.programs == ("verl.experimental.one.main",)
-    unsure = replace(job, undetermined=("PYTHONPATH",))
-    assert isinstance(
-        program_module.collect(launch, trees, interpreter(), unsure, Machine(cwd=tmp_path)), Absent
-    )

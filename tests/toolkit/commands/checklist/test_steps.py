@@ -11,9 +11,12 @@ import pytest
 
 from verl_doctor.toolkit.commands.checklist.checklist import State
 from verl_doctor.toolkit.commands.checklist.steps import Look, _by_rules, _judge_job, _judge_sites_unset
+from verl_doctor.toolkit.commands.checklist.trials import judge_debug_run
 from verl_doctor.toolkit.comparison.cause import key_of
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.result import CheckResult, Report, Status
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity
+from verl_doctor.toolkit.target import Options, discover
 
 
 def finding(severity: Severity, message: str = "it is cold in /a") -> Finding:
@@ -80,6 +83,13 @@ def test_missing_paths_name_where_they_can_come_from(name: str, tmp_path: Path) 
     assert ("write them there" in sentence) is not bool(name)
     assert name in sentence
     assert 'MODEL = "/models/qwen"' in sentence
+
+
+def test_script_is_named_instead_of_the_command(tmp_path: Path) -> None:
+    options = Options(launch=("env", "A=b c", "python3", "-m", "verl.trainer.main_ppo"), data=(tmp_path,))
+    run: Any = SimpleNamespace(target=discover(options, Machine(cwd=tmp_path)))
+    (judged,) = judge_debug_run(run, cast("Any", None), None, " ignored")
+    assert judged.do == f"verl-doctor checklist --data {tmp_path} LAUNCH_SCRIPT"
 
 
 def job_with(*results: CheckResult) -> Look:

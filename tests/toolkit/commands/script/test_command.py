@@ -128,6 +128,13 @@ def test_impossible_request_prints_one_sentence(
 
 
 @pytest.mark.slow
+def test_command_for_a_script_that_would_not_start_can_be_pasted(here: Doctor, verl: Path, job: Path) -> None:
+    (job / "my run.sh").write_text(f"{CALL} data.trian_batch_size=8\n")
+    done = here("script", "my run.sh", "--debug", "--verl", verl, cwd=job)
+    assert done.stderr.rstrip().endswith(f"run verl-doctor check --verl {verl} '{job}/my run.sh'")
+
+
+@pytest.mark.slow
 def test_existing_faults_are_reported(here: Doctor, verl: Path, job: Path) -> None:
     (job / "run.sh").write_text(f"{CALL} trainer.save_freq=9\n")
     done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
