@@ -310,7 +310,9 @@ class Presence:
         Bash takes the name for a program.
         """
         name, sign = argv[0].text or "", argv[1].text if len(argv) > 1 else None
-        if sign is None or not sign.startswith("=") or not _NAME.fullmatch(name):
+        state = self.scope.state
+        may_be_found = "PATH" in state.variables or "command_not_found_handle" in state.functions
+        if sign is None or not sign.startswith("=") or not _NAME.fullmatch(name) or may_be_found:
             return ""
         folders = (*filter(None, [self.bin]), *self._search_path())
         return "" if name in _OF_BASH or self._is_in(folders, name) else f"{name}: command not found"

@@ -307,6 +307,8 @@ def test_variable_of_a_refused_division_stays_empty(tmp_path: Path) -> None:
         ("MODEL=/data/model\n", False),
         ("[ $MODEL = /data/model ]\n", True),
         ("test = test\n", True),
+        ("export PATH=$PWD/tools:$PATH\nMODEL = /data/model\n", False),
+        ("command_not_found_handle() { MODEL=$3; }\nMODEL = /data/model\n", False),
     ],
 )
 def test_assignment_with_spaces_assigns_nothing(tmp_path: Path, head: str, hollow: bool) -> None:
