@@ -16,6 +16,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     ESTIMATOR,
     LOGGER,
     LOSS,
+    METRIC,
     MODE,
     OLD_REWARD_MANAGER,
     OPTIMIZERS,
@@ -64,6 +65,7 @@ _WHAT = {
     RESUME: "resume mode",
     WEIGHTS: "level of importance sampling",
     REJECTION: "rejection option",
+    METRIC: "metric of its own rewards called",
     **dict.fromkeys(OPTIMIZERS, "optimizer"),
     **dict.fromkeys(CONTENTS, "part of a checkpoint called"),
 }
@@ -85,6 +87,7 @@ _PHASES: Mapping[str, Phase] = {
     RESUME: "engine",
     WEIGHTS: "first batch",
     REJECTION: "first batch",
+    METRIC: "first batch",
     **dict.fromkeys(OPTIMIZERS, "workers"),
 }
 _SAVES = "trainer.save_freq"
@@ -107,6 +110,7 @@ _HAVE = VerlRegistries(
         REJECTION: Registry(
             names=("seq_max_k2", "token_k1"), read_from="/env/verl/trainer/ppo/rollout_corr_helper.py:77"
         ),
+        METRIC: Registry(names=("acc", "reward"), read_from="/env/verl/trainer/ppo/v1/replay_buffer.py"),
         CONTENTS[0]: Registry(
             names=("model", "optimizer", "extra"),
             read_from="/env/verl/utils/checkpoint/checkpoint_manager.py:75",
@@ -158,6 +162,11 @@ def _examples() -> list[Example]:
             "has no advantage estimator GRPO; did you mean grpo?",
         ),
         Example("an estimator that exists, in the user's own file", (_own("gae"), _HAVE)),
+        Example(
+            "a metric that verl's rewards do not return",
+            (*configured(f"+{METRIC}=accuracy"), _HAVE),
+            "has no metric of its own rewards called accuracy",
+        ),
         Example(
             "an estimator in capitals",
             (*configured(f"{ESTIMATOR}=GRPO"), _HAVE),
@@ -248,8 +257,8 @@ def choice_unknown(
             if not isinstance(value, str) or not value or value in known:
                 continue
             names = ", ".join(registry.names)
-            near = _nearest(value, registry.names)
-            several = [] if near else with_part(value, registry.names)
+            near = "" if key == METRIC else _nearest(value, registry.names)
+            several = [] if near or key == METRIC else with_part(value, registry.names)
             yield Finding(
                 f"{release(configuration)} has no {_WHAT[key]} {value}"
                 + (f"; did you mean {near}?" if near else "")

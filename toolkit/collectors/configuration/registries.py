@@ -22,6 +22,7 @@ TRANSPORT = "actor_rollout_ref.rollout.checkpoint_engine.backend"
 RESUME = "trainer.resume_mode"
 WEIGHTS = "algorithm.rollout_correction.rollout_is"
 REJECTION = "algorithm.rollout_correction.rollout_rs"
+METRIC = "algorithm.filter_groups.metric"
 CONTENTS = tuple(
     f"{part}checkpoint.{use}_contents"
     for part in ("actor_rollout_ref.actor.", "critic.", "")
@@ -44,6 +45,7 @@ KEYS = (
     RESUME,
     WEIGHTS,
     REJECTION,
+    METRIC,
     *OPTIMIZERS,
     *CONTENTS,
 )

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     ESTIMATOR,
     LOGGER,
     LOSS,
+    METRIC,
     MODE,
     OLD_REWARD_MANAGER,
     OPTIMIZERS,
@@ -57,6 +58,8 @@ _PLUGINS = "verl.plugins"  # the group of entry points
 _MODULES = "VERL_USE_EXTERNAL_MODULES"
 # The keys of files that the job loads and that may register names.
 _LOADED = ("reward.custom_reward_function.path", "custom_reward_function.path", "data.custom_cls.path")
+_REWARD_MODELS = ("reward.reward_model.enable", "reward_model.enable")
+_METRIC = "FILTER_GROUPS_REWARD_METRIC"
 _SOURCES = ("reward.reward_manager.source", "reward_model.reward_loop_source")
 # Words by which a module that registers further names for a setting is recognised.
 _REGISTERED_BY = {
@@ -102,6 +105,7 @@ def read_registries(
         RESUME: _resume_modes(tree, configuration),
         WEIGHTS: _corrections(tree, configuration, "valid_is_levels"),
         REJECTION: _corrections(tree, configuration, "SUPPORTED_ROLLOUT_RS_OPTIONS"),
+        METRIC: _metrics(tree, configuration),
         **{key: _optimizers(configuration, key, interpreter) for key in OPTIMIZERS},
         **{key: _contents(tree) for key in CONTENTS if configuration.override_of(key)},
     }
@@ -111,7 +115,16 @@ def read_registries(
         _decorated(_reward_managers(tree), "register") if sources <= {"register", MISSING, None} else None
     )
     extended = _extended(configuration, tree, machine, interpreter, launch)
-    closed: tuple[str, ...] = (LOGGER, QUANTIZATION, RESUME, WEIGHTS, REJECTION, *OPTIMIZERS, *CONTENTS)
+    closed: tuple[str, ...] = (
+        LOGGER,
+        QUANTIZATION,
+        RESUME,
+        WEIGHTS,
+        REJECTION,
+        METRIC,
+        *OPTIMIZERS,
+        *CONTENTS,
+    )
     if extended and not isinstance(interpreter, Unknown):
         given = () if isinstance(launch, Unknown) else launch.settings
         folders = [*machine.environ.get("PYTHONPATH", "").split(os.pathsep), *interpreter.sys_path]
@@ -249,6 +262,45 @@ def _corrections(tree: Path, configuration: Configuration, name: str) -> Registr
                 names = constant_keys(value)
                 return None if names is None else Registry(tuple(sorted(names)), f"{path}:{node.lineno}")
     return None
+
+
+def _metrics(tree: Path, configuration: Configuration) -> Registry | None:
+    """Return what verl's own rewards return beside the score, by which the replay buffer may filter groups.
+
+    None unless the job filters, by one of the usual managers and without a reward function of its own.
+    """
+    own = [configuration.get(key) for key in (*_LOADED[:2], *_SOURCES, *_REWARD_MODELS)]
+    managers = {configuration.get(key) for key in (REWARD_MANAGER, OLD_REWARD_MANAGER)} - {MISSING, None}
+    filters = configuration.get("algorithm.filter_groups.enable") is True
+    is_usual = managers <= {"naive", "dapo"} and {*own} <= {None, MISSING, "", False, "register"}
+    path = tree / "trainer/ppo/v1/replay_buffer.py"
+    usual = _tree(path, _METRIC.encode())
+    names: list[object] = [
+        node.value.value
+        for node in usual.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        if [dotted(target) for target in node.targets] == [_METRIC]
+    ]
+    if not filters or not is_usual or not names or configuration.get("trainer.use_v1") is not True:
+        return None
+    for file in (*sorted(tree.glob("utils/reward_score/**/*.py")), *_reward_managers(tree)):
+        names += _details(_tree(file))
+    return Registry(tuple(sorted({name for name in names if isinstance(name, str)})), str(path))
+
+
+def _details(tree: ast.Module) -> Iterator[object]:
+    """Yield the names of what stands beside a score: in one dictionary with it, or stored one by one."""
+    stored: list[object] = []
+    for node in walk(tree):
+        match node:
+            case ast.Dict(keys=keys):
+                names = [key.value for key in keys if isinstance(key, ast.Constant)]
+                yield from names if "score" in names else ()
+            case ast.Subscript(value=ast.Name(id="reward_extra_info"), slice=ast.Constant(value=name)):
+                yield name
+            case ast.Subscript(slice=ast.Constant(value=name), ctx=ast.Store()):
+                stored.append(name)
+    yield from stored if "score" in stored else ()
 
 
 def _contents(tree: Path) -> Registry | None:

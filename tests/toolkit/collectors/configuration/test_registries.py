@@ -13,6 +13,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     CONTENTS,
     ESTIMATOR,
     LOGGER,
+    METRIC,
     MODE,
     ROLLOUT,
     Registry,
@@ -53,6 +54,45 @@ def test_enumeration_and_a_text(tmp_path: Path) -> None:
     registry = look(tmp_path).registries[ESTIMATOR]
     assert registry.names == ("gae", "grpo", "mine")
     assert registry.read_from == f"{tmp_path / ALGORITHMS}:6"
+
+
+FILTERS = (
+    "+algorithm.filter_groups.enable=True",
+    "+algorithm.filter_groups.metric=x",
+    "+trainer.use_v1=True",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ((), ("acc", "length", "pred", "reward", "score")),
+        (("+reward.custom_reward_function.path=mine.py",), None),
+        (("+reward.reward_manager.name=mine",), None),
+        (("+reward.reward_model.enable=True",), None),
+        (("+trainer.use_v1=False",), None),
+        (("+algorithm.filter_groups.enable=False",), None),
+    ],
+)
+def test_metrics_by_which_groups_are_filtered(
+    tmp_path: Path, words: tuple[str, ...], names: tuple[str, ...] | None
+) -> None:
+    write(tmp_path, "trainer/ppo/v1/replay_buffer.py", 'FILTER_GROUPS_REWARD_METRIC = "reward"\n')
+    write(tmp_path, "utils/reward_score/a.py", 'def f():\n    return {"score": 1, "pred": 2}\n{"other": 1}\n')
+    write(
+        tmp_path, "utils/reward_score/b.py", 'def f(r):\n    r["score"], r["length"] = 1, 2\n    r["read"]\n'
+    )
+    manager = "experimental/reward_loop/reward_manager/naive.py"
+    write(
+        tmp_path,
+        manager,
+        '@register("naive")\nclass A:\n    def f(self):\n        reward_extra_info["acc"] = 1\n',
+    )
+    given = {word.partition("=")[0]: word for word in (*FILTERS, *words)}
+    job = configured(*given.values(), tree={"algorithm": {"filter_groups": {"metric": "reward"}}})[0]
+    found = read_registries(job, str(tmp_path), Machine(environ={}, cwd=tmp_path), UNSEEN, UNSEEN)
+    registry = found.registries.get(METRIC)
+    assert (registry.names if registry else None) == names
 
 
 def test_computed_name_leaves_the_registry_open(tmp_path: Path) -> None:
