@@ -126,7 +126,7 @@ class Move:
     def does(self, step: dict[str, Any]) -> None:
         """Type the command of a step."""
         assert step["do"].startswith("verl-doctor "), step
-        done = self.doctor(*shlex.split(step["do"])[1:], cwd=self.top, **ENVIRON)
+        done = self.doctor(*shlex.split(step["do"], comments=True)[1:], cwd=self.top, **ENVIRON)
         assert done.returncode in (0, 1), done.stderr
 
 

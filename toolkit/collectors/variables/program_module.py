@@ -67,7 +67,8 @@ def program_module(
 ) -> ProgramModule | Unknown:
     """Look for the module's file in the tree that the job imports."""
     command, tree = launch.command, trees.imported
-    if command is None or not command.module or command.module.endswith(".py"):
+    is_name = command is not None and all(part.isidentifier() for part in command.module.split("."))
+    if command is None or not is_name or command.module.endswith(".py"):
         return Absent("the launch script starts no module")
     if not command.module.startswith("verl."):
         return _of_others(command, launch, tree, _path(launch, interpreter, job, machine), machine.cwd)

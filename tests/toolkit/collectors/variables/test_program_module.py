@@ -42,8 +42,9 @@ def test_runnable_module_is_a_file_or_a_package_with_main(tmp_path: Path, module
     assert isinstance(found, ProgramModule)
     assert found.missing is missing
     assert found.programs == (("verl.trainer.main_ppo",) if missing else ())
-    other = Launch((), command=Command("mine.py", (), "run.sh", 2))
-    assert isinstance(program_module.collect(other, trees, NOT_READ, JobVariables(), Machine()), Absent)
+    for module in ("mine.py", "data.train_files=/data/train.parquet"):
+        other = Launch((), command=Command(module, (), "run.sh", 2))
+        assert isinstance(program_module.collect(other, trees, NOT_READ, JobVariables(), Machine()), Absent)
 
 
 @pytest.mark.parametrize(
