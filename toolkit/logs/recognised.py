@@ -26,7 +26,7 @@ _OF_FIELD = re.compile(
     rb"|(?i:\b(?:epoch|loss|step|checkpoint|dataset|model|tokens?|weights|worker|rank|train\w*|error|fail\w*"
     rb"|exit(?:ed)?|killed)\b)|https?://|\d\d:\d\d:\d\d|\d{4}-\d\d-\d\d"
 )
-_TRACED = re.compile(rb"(?:\+{1,9} .*\n|\s*\n)+")
+_TRACED = re.compile(rb"(?:\+{1,9} .*\n|[^\S\n]*\n)+")
 _STARTS = re.compile(
     rb"^\++ (?:.*[ /])?(?:python[\d.]*|torchrun|ray|verl\S*|srun|sbatch|mpirun|accelerate|deepspeed|docker"
     rb"|bash|sh)\b",

@@ -36,6 +36,7 @@ def judged(folder: Path, **files: str) -> Answer:
         ("train_py", "import torch\nraise ValueError('CUDA out of memory')\n", "script"),
         ("config_yaml", "trainer:\n  nnodes: 1\n", "configuration file"),
         ("junk_txt", "hello\n", "unknown"),
+        pytest.param("junk_txt", "\n" * 60 + "hello\n", "unknown", id="lines of nothing take no time"),
         ("run_log", "+ set -e\n++ ls saved\n++ grep step_\n+ LAST=\n", "trace"),
         ("run_log", "+ mkdir -p out\n+ (( i++ ))\n", "trace"),
     ],
