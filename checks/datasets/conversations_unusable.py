@@ -156,10 +156,9 @@ def conversations_unusable(
             phase="workers" if talks.probed else "first batch",
         )
     for table in tables.of("train"):
-        if isinstance(key, str) and (count := dict(table.nulls).get(key, 0)):
-            yield _nothing(key, table, count, "is null", configuration)
-        if isinstance(key, str) and (count := dict(table.empty).get(key, 0)):
-            yield _nothing(key, table, count, "has no message", configuration)
+        for what, rows in (("is null", table.nulls), ("has no message", table.empty)):
+            if isinstance(key, str) and (count := dict(rows).get(key, 0)):
+                yield _nothing(key, table, count, what, configuration)
     for table in tables.of("train", "val"):
         if not isinstance(key, str) or table.file.kind != "parquet":
             continue

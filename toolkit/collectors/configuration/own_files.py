@@ -306,7 +306,8 @@ def _of_other_contents(
         return
     shards = [shard for path in place.iterdir() if (shard := _SHARD.fullmatch(path.name))]
     counts = sorted({int(shard[2]) for shard in shards if shard[1] == "model" and "model" in contents})
-    lacking = [name for name in contents if name in _PARTS and _PARTS[name] not in {s[1] for s in shards}]
+    saved_parts = {shard[1] for shard in shards}
+    lacking = [name for name in contents if name in _PARTS and _PARTS[name] not in saved_parts]
     phase: Phase = "engine" if ppo else "workers"
     if counts and count not in counts:
         saved = " or ".join(map(str, counts))

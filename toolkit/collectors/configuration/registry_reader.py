@@ -269,10 +269,15 @@ def _metrics(tree: Path, configuration: Configuration) -> Registry | None:
 
     None unless the job filters, by one of the usual managers and without a reward function of its own.
     """
-    own = [configuration.get(key) for key in (*_LOADED[:2], *_SOURCES, *_REWARD_MODELS)]
-    managers = {configuration.get(key) for key in (REWARD_MANAGER, OLD_REWARD_MANAGER)} - {MISSING, None}
-    filters = configuration.get("algorithm.filter_groups.enable") is True
-    is_usual = managers <= {"naive", "dapo"} and {*own} <= {None, MISSING, "", False, "register"}
+    switches = ("algorithm.filter_groups.enable", "trainer.use_v1")
+    if not all(configuration.get(key) is True for key in switches):
+        return None
+    own = (configuration.get(key) for key in (*_LOADED[:2], *_SOURCES, *_REWARD_MODELS))
+    managers = (configuration.get(key) for key in (REWARD_MANAGER, OLD_REWARD_MANAGER))
+    if not all(value in (None, MISSING, "", False, "register") for value in own):
+        return None
+    if not all(name in (None, MISSING, "naive", "dapo") for name in managers):
+        return None
     path = tree / "trainer/ppo/v1/replay_buffer.py"
     usual = _tree(path, _METRIC.encode())
     names: list[object] = [
@@ -281,7 +286,7 @@ def _metrics(tree: Path, configuration: Configuration) -> Registry | None:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         if [dotted(target) for target in node.targets] == [_METRIC]
     ]
-    if not filters or not is_usual or not names or configuration.get("trainer.use_v1") is not True:
+    if not names:
         return None
     for file in (*sorted(tree.glob("utils/reward_score/**/*.py")), *_reward_managers(tree)):
         names += _details(_tree(file))

@@ -66,8 +66,8 @@ def other_models(
             place = folder_of(launch, machine.cwd) / machine.expanded(path)
             may_change = is_elsewhere or may_be_made(launch, os.path.normpath(place))
             exists = os.path.exists(place)
-            needed = _NEEDED if key.endswith(_ADAPTER) and exists and not may_change else ""
-            lacks = needed if needed and not os.path.isfile(place / needed) else ""
+            is_judged = key.endswith(_ADAPTER) and exists and not may_change
+            lacks = _NEEDED if is_judged and not os.path.isfile(place / _NEEDED) else ""
             found.append(OtherModel(key, path, reason, exists or may_change, lacks))
     return OtherModels(tuple(found))
 

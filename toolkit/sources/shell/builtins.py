@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable
@@ -251,9 +252,8 @@ def _read(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         elif _NAME.fullmatch(argument.text):
             walk.variables.store(argument.text, None, node.line)
     # A text has no NUL: `read -d ''` comes to its end, whatever it has read.
-    to_the_end = any(_TO_NUL.fullmatch(word.text or "") for word in argv[1:]) and "" in {
-        word.text for word in argv[1:]
-    }
+    words = [argument.text for argument in argv[1:]]
+    to_the_end = any(end == "" and _TO_NUL.fullmatch(word or "") for word, end in itertools.pairwise(words))
     walk.state.status = False if to_the_end and node.input is not None and not node.input.is_file else None
 
 

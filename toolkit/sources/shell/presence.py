@@ -176,7 +176,6 @@ _OF_MACHINES = re.compile(
     r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
 )
 _INSTALLED = re.compile(r"/(?:opt|usr|etc)/")  # nothing is put there while a job waits
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SHALLOW = 2  # the parts of `/tmp`: such a folder is nobody's own
 _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
 
@@ -312,10 +311,10 @@ class Presence:
         name, sign = argv[0].text or "", argv[1].text if len(argv) > 1 else None
         state = self.scope.state
         may_be_found = "PATH" in state.variables or "command_not_found_handle" in state.functions
-        if sign is None or not sign.startswith("=") or not _NAME.fullmatch(name) or may_be_found:
+        is_name = name.isascii() and name.isidentifier()
+        if sign is None or not sign.startswith("=") or not is_name or may_be_found:
             return ""
-        folders = (*filter(None, [self.bin]), *self._search_path())
-        return "" if name in _OF_BASH or self._is_in(folders, name) else f"{name}: command not found"
+        return self._unless_known(name)
 
     def only_an_alias(self, name: str | None) -> str:
         """Return bash's error for a name that the script gives only to an alias.
@@ -326,6 +325,10 @@ class Presence:
             return ""
         if self.expands_aliases or self.is_login or self.may_be_exported(name) or self.may_have_brought(name):
             return ""
+        return self._unless_known(name)
+
+    def _unless_known(self, name: str) -> str:
+        """Return bash's error for a name that neither bash nor the search path has; "" for all others."""
         folders = (*filter(None, [self.bin]), *self._search_path())
         return "" if name in _OF_BASH or self._is_in(folders, name) else f"{name}: command not found"
 

@@ -68,6 +68,7 @@ FILTERS = (
     [
         ((), ("acc", "length", "pred", "reward", "score")),
         (("+reward.custom_reward_function.path=mine.py",), None),
+        (("+reward.custom_reward_function.path=[mine.py]",), None),
         (("+reward.reward_manager.name=mine",), None),
         (("+reward.reward_model.enable=True",), None),
         (("+trainer.use_v1=False",), None),
