@@ -52,11 +52,13 @@ class Broken(NamedTuple):
     why: str = ""
     others: tuple[Mapping[str, object], ...] = ()
     """Further settings that meet it, where the nearest break another condition."""
+    strikes: Phase | None = None
+    """When verl makes this demand, where its name alone does not decide that."""
 
     @property
     def phase(self) -> Phase | None:
         """When verl makes this demand, None for the validation."""
-        return _PHASES.get(self.demand)
+        return self.strikes or _PHASES.get(self.demand)
 
 
 def broken_demands(configuration: Configuration) -> Iterator[Broken]:
@@ -105,7 +107,7 @@ def _kind_of_batches(configuration: Configuration) -> Iterator[Broken]:
 
 
 def _rollout_groups(configuration: Configuration) -> Iterator[Broken]:
-    gpus = _product(configuration, *_GPUS)
+    gpus = product_of(configuration, *_GPUS)
     tensor = configuration.number(_TENSOR)
     if not gpus or not tensor or configuration.get("actor_rollout_ref.hybrid_engine") is False:
         return
@@ -125,7 +127,7 @@ def _rollout_groups(configuration: Configuration) -> Iterator[Broken]:
 
 
 def _sequence_groups(configuration: Configuration) -> Iterator[Broken]:
-    gpus, sequence = _product(configuration, *_GPUS), configuration.number(SEQUENCE)
+    gpus, sequence = product_of(configuration, *_GPUS), configuration.number(SEQUENCE)
     if gpus and sequence and sequence > gpus and _is_sharded(configuration):
         yield Broken(
             _SEQUENCES,
@@ -253,7 +255,7 @@ def _wide_groups(configuration: Configuration, gpus: float, tensor: float) -> It
 
 
 def _whole_batch(configuration: Configuration) -> Iterator[Broken]:
-    gpus = _product(configuration, *_GPUS)
+    gpus = product_of(configuration, *_GPUS)
     batch, samples = configuration.number("data.train_batch_size"), configuration.number(f"{ROLLOUT}.n")
     mini = configuration.number(f"{ACTOR}.ppo_mini_batch_size")
     if (
@@ -340,7 +342,7 @@ def _micro_batches(configuration: Configuration) -> Iterator[Broken]:
 
 def _mini_batch(configuration: Configuration) -> Iterator[Broken]:
     """Yield what is wrong with the part of a mini batch on one GPU, as FSDP workers compute it."""
-    gpus = _product(configuration, *_GPUS)
+    gpus = product_of(configuration, *_GPUS)
     mini, samples = (
         configuration.number(f"{ACTOR}.ppo_mini_batch_size"),
         configuration.number(f"{ROLLOUT}.n"),
@@ -370,13 +372,13 @@ def _mini_batch(configuration: Configuration) -> Iterator[Broken]:
             (f"{ACTOR}.ppo_micro_batch_size_per_gpu", *keys),
             f"choose a ppo_micro_batch_size_per_gpu that divides {each:g}",
             values={
-                f"{ACTOR}.ppo_micro_batch_size_per_gpu": (smaller := _divisor_up_to(int(each), int(micro)))
+                f"{ACTOR}.ppo_micro_batch_size_per_gpu": (smaller := divisor_up_to(int(each), int(micro)))
             },
             why=f"{each:g} = {each / smaller:g} * {smaller}",
         )
 
 
-def _divisor_up_to(number: int, most: int) -> int:
+def divisor_up_to(number: int, most: int) -> int:
     """The largest divisor of a number that is no larger than `most`."""
     return next(size for size in range(max(1, min(number, most)), 0, -1) if number % size == 0)
 
@@ -410,13 +412,13 @@ def _micro_batch_on_each(configuration: Configuration, total: int) -> int:
 
     It is less if necessary, so that the samples of a mini batch are a multiple of it.
     """
-    ranks = (_product(configuration, *_GPUS) or 1) // (configuration.number(SEQUENCE) or 1)
+    ranks = (product_of(configuration, *_GPUS) or 1) // (configuration.number(SEQUENCE) or 1)
     ranks = max(1, int(ranks))
-    mini = _product(configuration, f"{ACTOR}.ppo_mini_batch_size", f"{ROLLOUT}.n") or 0
-    return _divisor_up_to(int(mini) // ranks or 1, max(1, total // ranks))
+    mini = product_of(configuration, f"{ACTOR}.ppo_mini_batch_size", f"{ROLLOUT}.n") or 0
+    return divisor_up_to(int(mini) // ranks or 1, max(1, total // ranks))
 
 
-def _product(configuration: Configuration, *keys: str) -> float | None:
+def product_of(configuration: Configuration, *keys: str) -> float | None:
     """The product of settings; None unless all are plausible numbers of GPUs, nodes or samples.
 
     A plausible number is whole, and neither 0 nor absurd.

@@ -16,6 +16,7 @@ from verl_doctor.checks.configuration._batch_demands import (
     broken_demands,
     dynamic_batches,
 )
+from verl_doctor.checks.configuration._micro_batches import WHOLE_MICRO_BATCHES, micro_batches
 from verl_doctor.checks.shared.configuration import GPUS, configured, place
 from verl_doctor.checks.shared.corrections import effect_of, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
@@ -50,6 +51,8 @@ _EVERY = Demands(
         "/env/verl/utils/config.py:111",
     )
 )
+
+_IN_ENGINE = Demands({WHOLE_MICRO_BATCHES: "/env/verl/workers/engine/utils.py:125"})
 
 
 def _with_own_parts(word: str) -> Configuration:
@@ -211,6 +214,49 @@ def _examples() -> list[Example]:
             ),
         ),
         Example(
+            "a micro batch that divides what each GPU gets",
+            (*configured(f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"), _IN_ENGINE),
+        ),
+        Example(
+            "a mini batch that the engine cannot cut",
+            (*configured(f"{ACTOR}.ppo_micro_batch_size_per_gpu=3"), _IN_ENGINE),
+            "the 32 samples of a mini batch on each GPU are not a multiple of 3",
+        ),
+        Example(
+            "a critic's mini batch that the engine cannot cut",
+            (
+                *configured(
+                    "algorithm.adv_estimator=gae",
+                    "+critic.strategy=fsdp2",
+                    "+critic.use_dynamic_bsz=False",
+                    "+critic.ppo_mini_batch_size=64",
+                    "+critic.ppo_micro_batch_size_per_gpu=16",
+                ),
+                _IN_ENGINE,
+            ),
+            "the 8 samples of the critic's mini batch on each GPU are not a multiple of 16",
+        ),
+        Example(
+            "log probabilities of a batch that the engine cannot cut",
+            (
+                *configured(f"+{LOG_PROBS}=False", f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=24"),
+                _IN_ENGINE,
+            ),
+            "the 128 samples of a batch on each GPU are not a multiple of 24",
+        ),
+        Example(
+            "batches of the reference in tokens",
+            (
+                *configured(
+                    f"{ACTOR}.use_kl_loss=True",
+                    f"+{REF}.strategy=fsdp",
+                    f"+{REF}.log_prob_use_dynamic_bsz=True",
+                    f"{REF}.log_prob_micro_batch_size_per_gpu=24",
+                ),
+                _IN_ENGINE,
+            ),
+        ),
+        Example(
             "rows of the job's own class",
             (
                 *configured(
@@ -247,7 +293,7 @@ def batch_sizes_do_not_fit(
     """
     padded = not demands.place("row without padding")
     here = _gpus_here(configuration, resources)
-    for broken in (*broken_demands(configuration), *dynamic_batches(configuration, padded=padded)):
+    for broken in (*_fixed(configuration), *dynamic_batches(configuration, padded=padded)):
         where = demands.place(broken.demand)
         if where:
             words = [word for key in broken.keys if (word := configuration.override_of(key)) is not None]
@@ -264,6 +310,12 @@ def batch_sizes_do_not_fit(
                 subject=Subject("setting", broken.keys[0], broken.demand),
                 **healed("CFG108", _correction(configuration, broken, here)),
             )
+
+
+def _fixed(configuration: Configuration) -> Iterator[Broken]:
+    """Yield the demands that are not met, apart from those on dynamic batches."""
+    yield from broken_demands(configuration)
+    yield from micro_batches(configuration)
 
 
 def _gpus_here(configuration: Configuration, resources: Resources | Unknown) -> int:
@@ -284,11 +336,7 @@ def _correction(configuration: Configuration, broken: Broken, here: int) -> Corr
     after = copied(configuration.after)
     section, _, name = GPUS.rpartition(".")
     after[section][name] = here
-    left = [
-        other
-        for other in broken_demands(replace(configuration, after=after))
-        if other.demand == broken.demand
-    ]
+    left = [other for other in _fixed(replace(configuration, after=after)) if other.demand == broken.demand]
     values = {key: value for other in left for key, value in other.values.items()}
     why = "; ".join([f"this machine has {counted(here, 'GPU')}", *(other.why for other in left)])
     effects = ["the job trains on fewer GPUs than the script requests", effect_of(configuration, values)]

@@ -22,6 +22,7 @@ _FILES = (
     "workers/fsdp_workers.py",
     "workers/engine_workers.py",
     "utils/seqlen_balancing.py",
+    "workers/engine/utils.py",
     "workers/rollout/vllm_rollout/vllm_rollout_spmd.py",
     "workers/rollout/vllm_rollout/vllm_async_server.py",
     "experimental/agent_loop/agent_loop.py",
@@ -47,6 +48,9 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "not both": re.compile(rb"You have set both"),
     "mini batch per GPU": re.compile(rb"should be larger than 0 after"),
     "mini batch of micro batches": re.compile(rb"normalized ppo_mini_batch_size"),
+    "whole micro batches": re.compile(
+        rb"data size must be divisible by force_group_size \* micro_batch_size"
+    ),
     "rollout groups": re.compile(rb"is not divisible by infer_"),
     "micro batch per GPU": re.compile(
         rb"assert self\.config\.actor\.ppo_micro_batch_size_per_gpu is not None"
@@ -107,7 +111,7 @@ def demands(trees: VerlTrees) -> Demands:
     if not _is_frozen(Path(trees.imported.folder, _ROLLOUT_CONFIG)):
         found.pop("batched tokens", None)
     if os.path.exists(Path(trees.imported.folder, _OLD_WORKERS)):
-        for demand in ("micro batch per GPU", "same kind of batches"):
+        for demand in ("micro batch per GPU", "same kind of batches", "whole micro batches"):
             found.pop(demand, None)
     return Demands(found)
 
