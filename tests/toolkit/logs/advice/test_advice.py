@@ -322,6 +322,19 @@ def test_crashed_package_is_named() -> None:
     assert "it crashed in aiter (sampling.py:60, in sample)" in remedy_of(first)
 
 
+def test_crashed_thread_names_the_package_and_not_another_thread() -> None:
+    other = (
+        f'Thread 0x00007f1 (most recent call first):\n  File "{PACKAGES}/tqdm/_monitor.py", line 60 in run\n'
+    )
+    crashed = f'Current thread 0x00007f2 (most recent call first):\n  File "{PACKAGES}/aiter/ops/sampling.py", line 60 in sample\n'
+    for threads, expected in ((f"{other}\n{crashed}", "it crashed in aiter"), (other, "")):
+        log = f"Fatal Python error: Segmentation fault\n\n{threads}"
+        first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+        assert first is not None
+        assert expected in remedy_of(first)
+        assert "tqdm" not in remedy_of(first)
+
+
 def test_library_source_is_not_a_file_of_the_job() -> None:
     advice = remedy("RuntimeError: Error at /src/kernels/gpu/pool.cu:5: it broke", f"{PACKAGES}/art/a.py")
     assert "look at" not in advice
