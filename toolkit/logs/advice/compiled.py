@@ -22,6 +22,7 @@ _OF_CRASHED = "enforce_eager=True, disable_custom_all_reduce=True"  # of vLLM as
 CRASH = "LOG117"
 """The code of a crash in compiled code."""
 _CRASH = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
+_OF_NCCL = re.compile(r"nccl[A-Z]")
 _CRASH_LINES = 12  # lines of the crashed thread's stack that are searched for a place
 _THREADS_LINES = 400  # lines below "Fatal Python error" that are searched for the crashed thread
 _THREAD = re.compile(r"\b(Current thread|Thread) 0x[0-9a-f]+")
@@ -124,6 +125,14 @@ def crashed(number: int, lines: Sequence[Line]) -> str:
     package = package_of(deepest) if deepest is not None else ""
     if deepest is None or package in {"", "ray"}:
         return ""
+    if _OF_NCCL.match(deepest.function):
+        return (
+            f"it crashed in NCCL ({deepest.function}, which {package} calls at {shown_at(deepest)}): run it "
+            "again with NCCL_DEBUG=INFO, which prints the release and the path of the library that is "
+            "loaded; load the one that torch brings (no other in LD_LIBRARY_PATH, LD_PRELOAD, "
+            "VLLM_NCCL_SO_PATH or SGLANG_NCCL_SO_PATH, and the same on every node), try "
+            "NCCL_CUMEM_ENABLE=0, or a newer release of NCCL"
+        )
     switch = switch_for(deepest.path) or (_OF_CRASHED if package == "vllm" else "")
     switch = f", or do without it ({switch})" if switch else ""
     return (

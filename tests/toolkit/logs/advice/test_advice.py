@@ -335,6 +335,18 @@ def test_crashed_thread_names_the_package_and_not_another_thread() -> None:
         assert "tqdm" not in remedy_of(first)
 
 
+def test_crash_in_a_call_of_nccl_is_not_laid_on_the_package_that_calls_it() -> None:
+    log = (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f2 (most recent call first):\n"
+        f'  File "{PACKAGES}/vllm/distributed/device_communicators/pynccl_wrapper.py", line 300 in ncclAllReduce\n'
+        f'  File "{PACKAGES}/vllm/distributed/device_communicators/pynccl.py", line 120 in all_reduce\n'
+    )
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert "it crashed in NCCL (ncclAllReduce, which vllm calls at pynccl_wrapper.py:300)" in remedy_of(first)
+    assert "install vllm again" not in remedy_of(first)
+
+
 def test_library_source_is_not_a_file_of_the_job() -> None:
     advice = remedy("RuntimeError: Error at /src/kernels/gpu/pool.cu:5: it broke", f"{PACKAGES}/art/a.py")
     assert "look at" not in advice
