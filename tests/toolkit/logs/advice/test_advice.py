@@ -140,7 +140,7 @@ from verl_doctor.toolkit.logs.excerpt import excerpt
         ("ValueError: max_num_seqs (7) is odd", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/vllm/config.py"], ["correct actor_rollout_ref.rollout.max_num_seqs, which sets max_num_seqs in verl"]),
         ("ImportError: the package for FlashAttention2 doesn't seem to be installed.", [f"{PACKAGES}/transformers/modeling_utils.py"], ["pip install flash-attn"]),
         ("ImportError: cannot import name 'GRPOConfig' from 'trl' (/x/trl/__init__.py)", ["/job/a.py"], ["Install the trl that a.py:12 was made for, pip install 'trl>=0.14'"]),
-        ("ModuleNotFoundError: No module named 'cupy'", [f"{PACKAGES}/verl/a.py"], ["pip install cupy-cuda12x"]),
+        ("ModuleNotFoundError: No module named 'cupy'", [f"{PACKAGES}/verl/a.py"], ["pip install cupy-cuda12x", "on AMD GPUs build it"]),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
