@@ -116,6 +116,8 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     survived = log.survived(failed=(fatal is not None and fatal.kind != "ended") or bool(consequences))
     candidates = log.candidates(fatal, survived)
     first, error = choose(fatal, beginning_of(log.errors), candidates, late=0 if log.loud else LATE)
+    if first is None and error is not None and error.kind == "hint":  # it counts if nothing else is logged
+        first, error = _unless_ended(error, log.reports)
     quiet = [error for error in log.reports if error.kind in {"hint", "note"} or id(error) in survived]
     beside = log.beside()
     hints = distinct((*quiet, *beside))
@@ -154,6 +156,16 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
         log.finished,
         log.steps.last > 0,
     )
+
+
+def _unless_ended(
+    hint: LoggedError, reports: Sequence[LoggedError]
+) -> tuple[LoggedError | None, LoggedError | None]:
+    """Return a hint as the first cause, or what ended the job from outside after it, as an error."""
+    for report in reports:
+        if report.kind == "ended" and report.is_coded and report.number > hint.number:
+            return None, report
+    return hint, None
 
 
 def _conditioned(

@@ -51,7 +51,7 @@ _HARMLESS = re.compile(
     r"|Cannot use FA version|Failed to start the dashboard|dashboard agent|TensorRT"
     r"|Overriding a previously registered kernel|usage stats|num_errors|Unclosed (?:client session"
     r"|connector)|leaked \w+ objects|Address family not supported|has NOT been destroyed"
-    r"|not a git repository"
+    r"|not a git repository|git root error"
 )
 _NO_ERROR = re.compile(
     r"\b(?:no|0|without) (?:errors?|failures?)\b|\bnot an error\b|\b(?:errors?|failures?|failed)[=: ]+0\b",

@@ -23,6 +23,9 @@ See `fit` in verl/trainer/ppo/ray_trainer.py.
 
 _RUNNER = re.compile(r"\w*TaskRunner\b|main_task\b")
 _CONNECTS = "ray init kwargs: "
+# How a server of vLLM reports that it was asked to stop, and the processes that it then ends.
+_STOPPED = re.compile(r"\[shutdown\] \w+: trigger received signal=SIG(?:TERM|INT)\b")
+_OF_SERVER = re.compile(r"APIServer|EngineCore|(?:Vllm)?Worker")
 _BEGINS = re.compile(r"ray init kwargs: |\bstep:\d+ - |Training Progress: +\d{1,2}%|Training from scratch")
 
 
@@ -66,13 +69,13 @@ def life_of(lines: Sequence[Line], goes_on: int = 0) -> Life:
 
 
 def parted(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """Split off what Ray and the run's workers print after its end.
+    """Split off what Ray and the run's workers print after its end, or a server after it was asked to stop.
 
     A task runner with another number belongs to another run.
     """
     end = finished_at(lines)
     if end is None:
-        return list(lines), []
+        return _until_stopped(lines)
     runners = {line.process for line in lines[: end + 1] if _RUNNER.match(line.process)}
     counts = list(lines[: end + 1])
     behind: list[Line] = []
@@ -86,3 +89,13 @@ def _is_of_the_run(process: str, runners: AbstractSet[str]) -> bool:
     if _RUNNER.match(process):
         return process in runners
     return "pid=" in process or process in {"raylet", "autoscaler", "gcs_server"}
+
+
+def _until_stopped(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """Split off what the processes of a server print after it was asked to stop, if it was."""
+    stop = next((at for at, line in enumerate(lines) if _STOPPED.search(line.text)), len(lines))
+    counts = list(lines[:stop])
+    behind: list[Line] = []
+    for line in lines[stop:]:
+        (behind if _OF_SERVER.match(line.process) else counts).append(line)
+    return counts, behind

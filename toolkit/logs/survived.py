@@ -29,7 +29,7 @@ _BEST_SCORE = re.compile(r"\bcritic/score/max:(-?[\d.]+)")
 # The same, and messages of servers that are up.
 _STEP = re.compile(
     rf"{_TRAINING}|{FINISHED}|Application startup complete|Uvicorn running on"
-    r"|The server is fired up and ready to roll"
+    r"|The server is fired up and ready to roll|^Successfully (?:built|installed) \w"
 )
 _TRAINED = re.compile(_TRAINING)
 # What a server that is itself the job prints while it responds.

@@ -211,3 +211,14 @@ def test_exception_that_explains_a_general_one_is_taken(outer: str, words: str) 
     assert first_cause(
         traceback("builtins.NameError: name 'x' is not defined") + handled + traceback(f"builtins.{outer}")
     ).startswith(words)
+
+
+SHELL = "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'.\n"
+LIMIT = "slurmstepd: error: *** JOB 4242 ON node7 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***\n"
+
+
+def test_hint_counts_unless_the_job_was_ended_after_it() -> None:
+    for log, expected in ((SHELL, "LOG151"), (f"{SHELL}fine\n{LIMIT}", "LOG250")):
+        signature = read(list(log_lines(log)), "run.log").causes[0].signature
+        assert signature is not None
+        assert signature.code == expected

@@ -66,3 +66,21 @@ def test_earlier_failed_run_in_the_same_log_is_still_named() -> None:
     (cause,) = judged(f"{failed}{CONNECTS}{DONE}").causes
     assert cause.signature is not None
     assert cause.signature.code == "HOST106"
+
+
+ENGINE, SERVER = "(EngineCore pid=23) ", "(APIServer pid=21) "
+SERVES = f"{ENGINE}INFO 11-01 21:08:52 [loader.py:430] Loading weights took 570.62 seconds\n{SERVER}INFO:     Application startup complete.\n"
+ASKED = f"{ENGINE}INFO 11-01 21:34:51 [core.py:1214] [shutdown] EngineCore: trigger received signal=SIGTERM\n"
+DEAD = f"{SERVER}ERROR 11-01 21:34:51 [async_llm.py:704] AsyncLLM output_handler failed.\n{spoken(traceback('vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.'), SERVER)}"
+
+
+def test_server_that_was_asked_to_stop_did_not_fail() -> None:
+    found = judged(f"{SERVES}{ASKED}{DEAD}")
+    assert (found.causes, found.error, found.consequences) == ((), None, ())
+    assert judged(f"{SERVES}{DEAD}{ASKED}").error is not None
+
+
+def test_another_process_still_fails_beside_a_server_that_was_asked_to_stop() -> None:
+    found = judged(f"{SERVES}{ASKED}{DEAD}{FULL}")
+    assert found.first is not None
+    assert "No space left" in found.first.words

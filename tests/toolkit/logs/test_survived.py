@@ -169,3 +169,17 @@ def test_message_of_a_cpp_exception_belongs_to_its_type() -> None:
     assert codes(judged(f"{STARTED}{what.format(worker, 'std::system_error')}{DRIVER_SAW_IT}")) == ["HOST102"]
     file = what.format(worker, "std::filesystem::filesystem_error")
     assert codes(judged(f"{STARTED}{file}{DRIVER_SAW_IT}")) == []
+
+
+def test_warning_before_a_build_that_succeeded_is_no_failure() -> None:
+    warned = "/venv/torch/cuda/__init__.py:174: UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before?\n"
+    found = judged(f"{warned}Successfully built vllm\n")
+    assert (found.causes, found.error) == ((), None)
+    assert judged(warned).causes
+
+
+def test_missing_git_repository_of_a_tracker_is_no_failure() -> None:
+    found = judged(
+        f"{RUNNER}ERROR:2026-03-02 11:56:34,332:git root error: Cmd('git') failed due to: exit code(128)\n"
+    )
+    assert (found.causes, found.error) == ((), None)

@@ -22,7 +22,10 @@ _OF_CRASHED = "enforce_eager=True, disable_custom_all_reduce=True"  # of vLLM as
 CRASH = "LOG117"
 """The code of a crash in compiled code."""
 _CRASH = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
-_CRASH_LINES = 12  # lines below "Fatal Python error" that are searched for a place
+_OF_NCCL = re.compile(r"nccl[A-Z]")
+_CRASH_LINES = 12  # lines of the crashed thread's stack that are searched for a place
+_THREADS_LINES = 400  # lines below "Fatal Python error" that are searched for the crashed thread
+_THREAD = re.compile(r"\b(Current thread|Thread) 0x[0-9a-f]+")
 _WITHOUT_GPU = re.compile(r"TaskRunner|Reward\w*Worker|RewardManager|AgentLoopWorker|main_task")
 _KERNEL = re.compile(r"illegal memory access|misaligned address|unspecified launch failure")
 _BUILT = re.compile(r"(/\S*torch_extensions/\S+/)\w+\.so: cannot open shared object file")
@@ -113,17 +116,35 @@ def kernel(raised: Raised) -> str:
 def crashed(number: int, lines: Sequence[Line]) -> str:
     """Return advice on the package in which a process crashed.
 
-    It is the package of the deepest place that faulthandler prints below this line.
+    It is the package of the deepest place of the crashed thread that faulthandler prints below this line.
     """
-    below = (line.text for line in lines if number < line.number <= number + _CRASH_LINES)
-    places = (Frame(found[1], int(found[2]), found[3]) for found in map(_CRASH.search, below) if found)
+    below = [line.text for line in lines if number < line.number <= number + _THREADS_LINES]
+    stack = _stack_of_crashed(below)[:_CRASH_LINES]
+    places = (Frame(found[1], int(found[2]), found[3]) for found in map(_CRASH.search, stack) if found)
     deepest = next((frame for frame in places if not STANDARD.search(frame.path)), None)
     package = package_of(deepest) if deepest is not None else ""
     if deepest is None or package in {"", "ray"}:
         return ""
+    if _OF_NCCL.match(deepest.function):
+        return (
+            f"it crashed in NCCL ({deepest.function}, which {package} calls at {shown_at(deepest)}): run it "
+            "again with NCCL_DEBUG=INFO, which prints the release and the path of the library that is "
+            "loaded; load the one that torch brings (no other in LD_LIBRARY_PATH, LD_PRELOAD, "
+            "VLLM_NCCL_SO_PATH or SGLANG_NCCL_SO_PATH, and the same on every node), try "
+            "NCCL_CUMEM_ENABLE=0, or a newer release of NCCL"
+        )
     switch = switch_for(deepest.path) or (_OF_CRASHED if package == "vllm" else "")
     switch = f", or do without it ({switch})" if switch else ""
     return (
         f"it crashed in {package} ({shown_at(deepest)}, in {deepest.function}): install "
         f"{distribution(package)} again for this torch and this GPU, or a newer release{switch}"
     )
+
+
+def _stack_of_crashed(below: Sequence[str]) -> Sequence[str]:
+    """Return the lines from the stack of the thread that crashed on; none if only others are printed."""
+    heads = [(at, found[1]) for at, text in enumerate(below) if (found := _THREAD.search(text))]
+    if not heads or heads[0][0] >= _CRASH_LINES:
+        return below
+    crashed = next((at for at, name in heads if name == "Current thread"), None)
+    return below[crashed:] if crashed is not None else below[: heads[0][0]]

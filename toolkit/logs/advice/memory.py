@@ -11,6 +11,11 @@ _UNITS = {"KiB": 1 / 1024**2, "MiB": 1 / 1024, "GiB": 1.0, "TiB": 1024.0}
 _SIZE = r"(\d+(?:\.\d+)?) ([KMGT]iB)"
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _OTHERS = re.compile(rf"Process \d+ has {_SIZE} memory in use")
+_NAMES_ITSELF = "this process has "
+_OWN = re.compile(
+    rf"{_SIZE} is allocated by PyTorch(?:, with {_SIZE} allocated in private pools \(e\.g\., CUDA Graphs\))?"
+    rf",? and {_SIZE} is reserved by PyTorch"
+)
 _UNUSED = re.compile(
     rf"{_SIZE} is reserved by PyTorch but unallocated|{_SIZE} already allocated; .*?{_SIZE} reserved in total"
 )
@@ -25,7 +30,7 @@ def held(raised: Raised) -> str:
     total = next(iter(_sizes(_TOTAL, raised.message)), 0.0)
     if not total:
         return ""
-    others = sum(_sizes(_OTHERS, raised.message))
+    others = sum(_others(raised.message))
     advice = []
     if others > _MANY * total:
         advice.append(
@@ -46,6 +51,24 @@ def held(raised: Raised) -> str:
                 "(torch.cuda.empty_cache())"
             )
     return "; ".join(advice)
+
+
+def _others(message: str) -> list[float]:
+    """Return what each other process holds, in GiB.
+
+    In a container, the driver does not find the number of the process that failed, and lists it among the
+    others: then the message does not name "this process", and the smallest that holds what torch allocated
+    here is this one.
+    """
+    others = sorted(_sizes(_OTHERS, message))
+    own = _OWN.search(message)
+    if own is not None and _NAMES_ITSELF not in message:
+        sizes = _sizes(_OWN, message)
+        least = sizes[0] + sizes[-1]
+        itself = next((held for held in others if held >= least), None)
+        if itself is not None:
+            others.remove(itself)
+    return others
 
 
 def _sizes(pattern: re.Pattern[str], text: str) -> list[float]:

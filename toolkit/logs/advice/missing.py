@@ -23,6 +23,7 @@ from verl_doctor.toolkit.logs.packages import (
 from verl_doctor.toolkit.logs.python_errors import Raised
 
 _MISSING = re.compile(r"No module named '?([A-Za-z_][\w.]*)'?")
+_OTHER_GPUS = " (for CUDA 13 cupy-cuda13x; on AMD GPUs build it: CUPY_INSTALL_USE_HIP=1 pip install cupy)"
 _ASSIGNED = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+=\w")
 _NEEDED = re.compile(r"^([A-Z][\w-]*) (?:is )?required (?:to use|for) \w")
 _PIP = re.compile(
@@ -182,7 +183,8 @@ def _installing(name: str, *, known: bool) -> str:
     top = name if has_other_name(name) else name.lower()
     same = name.replace("_", "-") if known or has_same_name(name) else ""
     if requirement := installed_as(top) if has_other_name(top) else same:
-        return f"pip install {requirement} with the job's Python, on every node"
+        other = _OTHER_GPUS if "-cuda" in requirement else ""
+        return f"pip install {requirement} with the job's Python, on every node{other}"
     return (
         f"install the package that provides the module {top} with the job's Python, from its project if the "
         "package index does not have it"

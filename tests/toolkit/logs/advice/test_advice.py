@@ -140,7 +140,7 @@ from verl_doctor.toolkit.logs.excerpt import excerpt
         ("ValueError: max_num_seqs (7) is odd", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/vllm/config.py"], ["correct actor_rollout_ref.rollout.max_num_seqs, which sets max_num_seqs in verl"]),
         ("ImportError: the package for FlashAttention2 doesn't seem to be installed.", [f"{PACKAGES}/transformers/modeling_utils.py"], ["pip install flash-attn"]),
         ("ImportError: cannot import name 'GRPOConfig' from 'trl' (/x/trl/__init__.py)", ["/job/a.py"], ["Install the trl that a.py:12 was made for, pip install 'trl>=0.14'"]),
-        ("ModuleNotFoundError: No module named 'cupy'", [f"{PACKAGES}/verl/a.py"], ["pip install cupy-cuda12x"]),
+        ("ModuleNotFoundError: No module named 'cupy'", [f"{PACKAGES}/verl/a.py"], ["pip install cupy-cuda12x", "on AMD GPUs build it"]),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
@@ -320,6 +320,31 @@ def test_crashed_package_is_named() -> None:
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
     assert first is not None
     assert "it crashed in aiter (sampling.py:60, in sample)" in remedy_of(first)
+
+
+def test_crashed_thread_names_the_package_and_not_another_thread() -> None:
+    other = (
+        f'Thread 0x00007f1 (most recent call first):\n  File "{PACKAGES}/tqdm/_monitor.py", line 60 in run\n'
+    )
+    crashed = f'Current thread 0x00007f2 (most recent call first):\n  File "{PACKAGES}/aiter/ops/sampling.py", line 60 in sample\n'
+    for threads, expected in ((f"{other}\n{crashed}", "it crashed in aiter"), (other, "")):
+        log = f"Fatal Python error: Segmentation fault\n\n{threads}"
+        first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+        assert first is not None
+        assert expected in remedy_of(first)
+        assert "tqdm" not in remedy_of(first)
+
+
+def test_crash_in_a_call_of_nccl_is_not_laid_on_the_package_that_calls_it() -> None:
+    log = (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f2 (most recent call first):\n"
+        f'  File "{PACKAGES}/vllm/distributed/device_communicators/pynccl_wrapper.py", line 300 in ncclAllReduce\n'
+        f'  File "{PACKAGES}/vllm/distributed/device_communicators/pynccl.py", line 120 in all_reduce\n'
+    )
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert "it crashed in NCCL (ncclAllReduce, which vllm calls at pynccl_wrapper.py:300)" in remedy_of(first)
+    assert "install vllm again" not in remedy_of(first)
 
 
 def test_library_source_is_not_a_file_of_the_job() -> None:

@@ -77,6 +77,14 @@ def test_memory_that_others_hold_and_that_lies_in_unusable_blocks() -> None:
     assert held(raised("MemoryError: no figures")) == ""
 
 
+def test_process_that_failed_in_a_container_is_not_another_one() -> None:
+    own = "Of the allocated memory 74.79 GiB is allocated by PyTorch, with 38.04 MiB allocated in private pools (e.g., CUDA Graphs), and 811.92 MiB is reserved by PyTorch but unallocated."
+    held_by = "Process 235237 has 946.00 MiB memory in use. Process 235597 has 78.37 GiB memory in use. "
+    assert held(raised(f"{OUT_OF_MEMORY}{held_by}{own}")) == ""
+    shared = "Process 71 has 40.50 GiB memory in use. Process 72 has 38.00 GiB memory in use. Of the allocated memory 36.00 GiB is allocated by PyTorch, and 512.00 MiB is reserved by PyTorch but unallocated."
+    assert "other processes hold 40 of the 80 GiB" in held(raised(f"{OUT_OF_MEMORY}{shared}"))
+
+
 @pytest.mark.parametrize(
     ("error", "variable"),
     [
