@@ -364,8 +364,45 @@ def test_document_matches_its_schema() -> None:
         report(finding()),
         report(finding(location=None)),
         report(finding(), repairs=(repair,)),
+        replace(report(), jobs=(JobReport("/jobs/run.sh", report(finding())),)),
     ):
         validate(json.loads(json.dumps(document(content))), schema)
+
+
+def test_document_holds_what_was_not_judged_in_each_file_and_what_was_silenced() -> None:
+    hidden = replace(report().results[0], status="skipped", deliberate=True, silenced_errors=2)
+    waiting = replace(
+        report().results[0],
+        code="CFG102",
+        status="skipped",
+        reason="CFG101 failed",
+        reason_kind="follows from another rule",
+        follows_from="CFG101",
+    )
+    content = replace(report(), results=(hidden, waiting), unexamined="no verl was found")
+    found = document(replace(content, jobs=(JobReport("/jobs/run.sh", content),)))
+    assert found["results"][0]["silenced_errors"] == 2
+    assert found["jobs"] == [
+        {
+            "file": "/jobs/run.sh",
+            "verdict": "could_not_check",
+            "not_judged": [
+                {
+                    "codes": [],
+                    "reason": "no verl was found",
+                    "reason_kind": None,
+                    "follows_from": None,
+                },
+                {
+                    "codes": ["CFG102"],
+                    "reason": "CFG101 failed",
+                    "reason_kind": "follows from another rule",
+                    "follows_from": "CFG101",
+                },
+            ],
+            "silenced_errors": 2,
+        }
+    ]
 
 
 @pytest.mark.slow
