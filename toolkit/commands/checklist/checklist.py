@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypedDict, get_args
 
 from rich.text import Text
@@ -41,10 +41,31 @@ _CODES: Mapping[Verdict, ExitCode] = {
 }
 
 
-def with_snapshot(target: Target) -> str:
-    """Return the next command when only the old cluster can provide the data."""
-    command = shlex.join(("verl-doctor", "checklist", "--from", "OLD.json", *target.arguments))
-    return f"{command}  # OLD.json: verl-doctor snapshot OLD.json, on the old cluster"
+@dataclass(frozen=True)
+class Invocation:
+    """This run of `checklist`, for commands that repeat it.
+
+    `old` is the snapshot of the old cluster, `log` the DEBUG run's log, "" for none, and `nodes` are the
+    options that name other nodes.
+    """
+
+    target: Target
+    old: str = ""
+    nodes: tuple[str, ...] = ()
+    log: str = ""
+
+    def again(self, *more: str) -> str:
+        """Return the command for the same run with more options."""
+        old = ("--from", self.old) if self.old else ()
+        log = ("--log", self.log) if self.log else ()
+        return shlex.join(
+            ("verl-doctor", "checklist", *old, *self.nodes, *log, *more, *self.target.arguments)
+        )
+
+    def with_snapshot(self) -> str:
+        """Return the next command when only the old cluster can provide the data."""
+        command = replace(self, old="OLD.json").again()
+        return f"{command}  # OLD.json: verl-doctor snapshot OLD.json, on the old cluster"
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Any
 from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
 from verl_doctor.toolkit.commands.checklist.checklist import (
     NAMED,
+    Invocation,
     Judgement,
     State,
     Step,
     step,
-    with_snapshot,
 )
 from verl_doctor.toolkit.commands.checklist.patches import judge_patches
 from verl_doctor.toolkit.commands.checklist.tree import judge_tree
@@ -45,8 +45,8 @@ _FIRST_STEP = PHASES.index("first update")  # when verl logs its first step
 class Look:
     """What steps are judged by: this run and its facts, the old cluster's snapshot, the DEBUG run's log.
 
-    If other nodes were queried, `nodes` has their results, and `new` is a snapshot of this cluster with these
-    nodes.
+    If other nodes were queried, `nodes` has their results, `new` is a snapshot of this cluster with these
+    nodes, and `node_options` are the options that name them.
     """
 
     run: Session
@@ -56,6 +56,7 @@ class Look:
     new: Snapshot | None = None
     old: Snapshot | None = None
     log: Path | None = None
+    node_options: tuple[str, ...] = ()
 
     @cached_property
     def comparison(self) -> Comparison | None:
@@ -68,6 +69,12 @@ class Look:
     def logged(self) -> str:
         """Evidence that a training step was logged with the present environment, "" if there is none."""
         return steps_logged(self.run, self.facts, self.log)
+
+    @property
+    def invocation(self) -> Invocation:
+        """This run, for commands that repeat it."""
+        old = "" if self.old is None else self.old.path
+        return Invocation(self.run.target, old, self.node_options, str(self.log or ""))
 
     @property
     def arguments(self) -> str:
@@ -112,6 +119,7 @@ def _step(entry: Mapping[str, Any], look: Look) -> Step:
     do = f"{entry.get('do', '')}{look.arguments}"
     rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before, look.logged)]
     if look.nodes is not None and "on_nodes" in entry:
+        do = f"{entry.get('do', '')} {shlex.join(look.node_options)}{look.arguments}"
         rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before, look.logged))
         rules += _missing_nodes(look.nodes)
     statements += [statement for statement in rules if statement.state is not None]
@@ -265,34 +273,18 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
     return Judgement("done", (none,))
 
 
-_JUDGES: Mapping[str, Callable[[Look], list[Judgement]]] = {
-    "tree": lambda look: judge_tree(look.old, look.run, look.facts, look.log),
-    "patches": lambda look: judge_patches(look.old, look.run, look.facts, look.tree_arguments),
-    "sites": _judge_sites,
-    "environment": lambda look: judge_environment(look.comparison, look.run, look.facts, look.log, _codes()),
-    "job": _judge_job,
-    "quick": lambda look: judge_quick_test(look.run, look.facts, look.arguments),
-    "debug": lambda look: judge_debug_run(look.run, look.facts, look.log, look.arguments),
-}
-
-
 _OF_OTHER_STEPS = frozenset({"patch", "file"})
 
 
-def judge_environment(
-    found: Comparison | None, run: Session, facts: Collection, log: Path | None, judged: Container[str]
-) -> list[Judgement]:
+def _judge_environment(look: Look) -> list[Judgement]:
     """Judge the differences from the old cluster.
 
-    A run that logged a step despite a difference settles it. Findings that other steps are `judged` by are
+    A run that logged a step despite a difference settles it. Findings that other steps are judged by are
     not repeated.
     """
+    found, judged, run = look.comparison, _codes(), look.invocation
     if found is None:
-        return [
-            Judgement(
-                "unknown", ("only the old cluster can show the differences",), with_snapshot(run.target)
-            )
-        ]
+        return [Judgement("unknown", ("only the old cluster can show the differences",), run.with_snapshot())]
     breaks, matters = (
         [difference for difference in found.of(weight) if not _is_judged_elsewhere(difference, judged)]
         for weight in ("breaks", "matters")
@@ -300,7 +292,7 @@ def judge_environment(
     noise, nodes = len(found.of("noise")), len(found.new.nodes)
     rest = [f"{counted(noise, 'difference')} without consequence"] if noise else []
     rest += [f"{counted(nodes, 'node')} compared"] if nodes else []
-    do = shlex.join(("verl-doctor", "compare", found.old.path, *run.target.arguments))
+    do = shlex.join(("verl-doctor", "compare", found.old.path, *run.nodes, *run.target.arguments))
     if breaks:
         return [Judgement("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]
     lost = tuple(f"not compared: {sentence}" for sentence in found.lost)
@@ -309,11 +301,11 @@ def judge_environment(
     if not matters:
         return [Judgement("done", ("no difference matters", *rest))]
     sentences = (*_differing(matters), *rest)
-    if logged := steps_logged(run, facts, log):
+    if look.logged:
         return [
             Judgement(
                 "done",
-                (f"{logged}, with {counted(len(matters), 'difference')} that might matter", *sentences),
+                (f"{look.logged}, with {counted(len(matters), 'difference')} that might matter", *sentences),
             )
         ]
     settled = "a DEBUG run that logs a step shows that they are harmless"
@@ -342,3 +334,16 @@ def _differing(found: Sequence[Difference]) -> Iterator[str]:
         )
     if len(found) > NAMED:
         yield f"and {counted(len(found) - NAMED, 'more difference')}"
+
+
+_JUDGES: Mapping[str, Callable[[Look], list[Judgement]]] = {
+    "tree": lambda look: judge_tree(look.old, look.run, look.facts, look.log, look.invocation),
+    "patches": lambda look: judge_patches(
+        look.old, look.run, look.facts, look.tree_arguments, look.invocation
+    ),
+    "sites": _judge_sites,
+    "environment": _judge_environment,
+    "job": _judge_job,
+    "quick": lambda look: judge_quick_test(look.run, look.facts, look.invocation),
+    "debug": lambda look: judge_debug_run(look.run, look.facts, look.log, look.arguments, look.invocation),
+}

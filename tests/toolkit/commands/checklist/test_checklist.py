@@ -110,7 +110,7 @@ def test_command_is_on_a_line_of_its_own_and_never_wrapped() -> None:
 
 def test_command_that_needs_the_old_cluster_is_about_the_named_target() -> None:
     target = Target(Path("/env/bin/python"), "--python", vllm=Path("/src/vllm"))
-    command, _, comment = checklist.with_snapshot(target).partition("  # ")
+    command, _, comment = checklist.Invocation(target).with_snapshot().partition("  # ")
     named = "--python /env/bin/python --tree vllm=/src/vllm"
     assert command == f"verl-doctor checklist --from OLD.json {named}"
     assert comment == "OLD.json: verl-doctor snapshot OLD.json, on the old cluster"
