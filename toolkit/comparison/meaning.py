@@ -127,7 +127,8 @@ def environment_arguments(target: Target) -> tuple[str, ...]:
 def complete(step: str, target: Target) -> str:
     """Return a command that, pasted as it is, is about the target that the user named.
 
-    pip is that of the named interpreter. A remedy in words stays as it is.
+    pip is that of the named interpreter; a package whose tree was named is installed as another tree. A remedy
+    in words stays as it is.
     """
     command, separator, comment = step.partition("  # ")
     if command.startswith("verl-doctor patches "):
@@ -136,9 +137,22 @@ def complete(step: str, target: Target) -> str:
         if target.files or target.words:
             command = command.removesuffix(f" {LAUNCH}")
         command += _options(target.arguments)
-    elif command.startswith("pip install ") and "--python" in target.arguments:
-        command = f"{shlex.quote(str(target.python))} -m {command}"
+    elif command.startswith("pip install "):
+        if option := _option_of_tree(command, target):
+            command = command.replace("pip install ", "pip install --no-deps --target FOLDER ", 1)
+            separator, comment = "  # ", f"FOLDER: a new one, to be named with {option}"
+        if "--python" in target.arguments:
+            command = f"{shlex.quote(str(target.python))} -m {command}"
     return f"{command}{separator}{comment}"
+
+
+def _option_of_tree(command: str, target: Target) -> str:
+    """Return the option that named the tree of the package that a command installs; "" if none did."""
+    package = shlex.split(command)[2].partition("==")[0]
+    named = {"verl": target.verl, "vllm": target.vllm, **dict(target.libraries)}
+    if named.get(package) is None:
+        return ""
+    return "--verl" if package == "verl" else f"--tree {package}=FOLDER"
 
 
 def _options(words: Iterable[str]) -> str:

@@ -91,6 +91,9 @@ def test_old_checkout_is_copied_beside_a_wheel_and_not_into_it(monkeypatch: pyte
     new = Collection((), facts("0.8.0"))
     (found,) = judge_tree(Snapshot(facts("0.9.1", "/old/verl", wheel=False)), named, new, None, AGAIN)
     assert found.do == "rsync -a /old/verl/ FOLDER/  # FOLDER: a new one, to be named with --verl"
+    (found,) = judge_tree(Snapshot(facts("0.9.1")), named, new, None, AGAIN)
+    install = "/env/bin/python -m pip install --no-deps --target FOLDER verl==0.9.1"
+    assert found.do == f"{install}  # FOLDER: a new one, to be named with --verl"
 
 
 def test_builds_of_one_release_are_no_other_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
