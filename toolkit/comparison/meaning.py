@@ -127,8 +127,8 @@ def environment_arguments(target: Target) -> tuple[str, ...]:
 def complete(step: str, target: Target) -> str:
     """Return a command that, pasted as it is, is about the target that the user named.
 
-    pip is that of the named interpreter; a package whose tree was named is installed as another tree. A remedy
-    in words stays as it is.
+    pip is that of the named interpreter; a package whose tree was named is installed as another tree. A
+    remedy in words stays as it is.
     """
     command, separator, comment = step.partition("  # ")
     if command.startswith("verl-doctor patches "):
