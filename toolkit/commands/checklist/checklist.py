@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypedDict, get_args
 from rich.text import Text
 
 from verl_doctor.toolkit import verdict as verdicts
+from verl_doctor.toolkit.comparison.meaning import ByHand
 from verl_doctor.toolkit.console.markdown_text import code, escaped
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.json_document import Count, Keyword, plain
@@ -70,7 +71,7 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Judgement:
-    """One judgement of a step: a state, its evidence in sentences, and the command for what is left.
+    """One judgement of a step: a state, its evidence in sentences, and the command or words for what is left.
 
     A state of None gives evidence without judging.
     """
@@ -160,7 +161,9 @@ def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
             for line in wrapped(harmless(sentence), width, indent=_BLANK, hanging=f"{_BLANK}  "):
                 yield Text(line)
         if step.do:
-            yield Text(harmless(f"{_BLANK}-> {step.do}"), style="bold")  # a command is never wrapped
+            columns = width if isinstance(step.do, ByHand) else None  # a command is never wrapped
+            do = wrapped(harmless(step.do), columns, indent=f"{_BLANK}-> ", hanging=f"{_BLANK}   ")
+            yield from (Text(line, style="bold") for line in do)
 
 
 def markdown_lines(these: Checklist) -> Iterator[str]:
@@ -190,7 +193,7 @@ class StepDocument(TypedDict):
     title: Annotated[str, Keyword("minLength", 1)]
     state: State
     evidence: Annotated[list[str], Keyword("minItems", 1)]
-    do: Annotated[str, "the next command; empty if the step is done"]
+    do: Annotated[str, "the next command, or what to do by hand; empty if the step is done"]
 
 
 _From = TypedDict(

@@ -26,7 +26,7 @@ from verl_doctor.toolkit.commands.checklist.trials import judge_debug_run, judge
 from verl_doctor.toolkit.comparison.cause import Key, key_of
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison, compared
-from verl_doctor.toolkit.comparison.meaning import environment_arguments
+from verl_doctor.toolkit.comparison.meaning import ByHand, environment_arguments
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
@@ -252,7 +252,7 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
         if not any(_stops(code, finding, before, look.logged) for code, finding in reported):
             return Judgement("done", (look.logged, *as_before))
         command, why = next_steps(rest)[0]
-        return Judgement("failed", (*_sentences(new), *as_before), command or why)
+        return Judgement("failed", (*_sentences(new), *as_before), command or ByHand(why))
     passed = rest.summary["pass"] + rest.summary["warn"]
     none = f"no error found by {counted(passed, 'more rule')}"
     lost = [result for result in rest.results if result.status == "skipped" and not result.deliberate]
@@ -262,7 +262,7 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
         after = f": {skipped}" if lost else ""
         sentence = f"{none}, but {first} stops the job before others would show{after}"
         command, why = next_steps(report)[0]
-        return Judgement("unknown", (sentence,), command or why)
+        return Judgement("unknown", (sentence,), command or ByHand(why))
     if rest.verdict == "could_not_check":
         return Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{look.arguments}")
     if lost:

@@ -21,6 +21,7 @@ from verl_doctor.toolkit.commands.checklist.steps import (
 )
 from verl_doctor.toolkit.commands.checklist.trials import judge_debug_run
 from verl_doctor.toolkit.comparison.cause import key_of
+from verl_doctor.toolkit.comparison.meaning import ByHand
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.result import CheckResult, Report, Status
@@ -141,10 +142,12 @@ def test_fault_of_the_launch_script_fails_the_step_of_the_job() -> None:
     elsewhere = CheckResult("VLLM101", "t", "fail", findings=(finding("error"),))
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(typo,)), elsewhere))
     assert (judged.state, judged.evidence) == ("failed", ("CFG101 no setting data.x (run.sh:9)",))
-    assert judged.do == "/jobs/run.sh:9: write data.y"
+    assert judged.do == ByHand("/jobs/run.sh:9: write data.y")
+    assert isinstance(judged.do, ByHand)
     repaired = replace(typo, fix="script-word")
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(repaired,))))
     assert judged.do == "verl-doctor fix run.sh"
+    assert not isinstance(judged.do, ByHand)
 
 
 def test_step_of_the_job_is_not_ticked_while_another_step_stops_the_job() -> None:
