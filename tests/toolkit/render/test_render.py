@@ -23,7 +23,7 @@ from verl_doctor.toolkit.render import text as render_text
 from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.render.render import ReportAnswer
 from verl_doctor.toolkit.render.result_words import next_steps, repair_command, stopped_by
-from verl_doctor.toolkit.result import CheckResult, JobReport, ReasonKind, Repair, Report
+from verl_doctor.toolkit.result import CheckResult, EnvironmentFiles, JobReport, ReasonKind, Repair, Report
 from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location, Subject
 from verl_doctor.toolkit.text import harmless, wrapped
 
@@ -352,6 +352,14 @@ def test_finding_without_a_fix_is_named_next_to_a_repair_of_the_same_rule() -> N
     assert "VLLM101, " not in text(report(repairs=(repair,)))
     left = report(replace(finding(), fix=None), repairs=(repair,))
     assert "No automatic repair: VLLM101, PY103" in text(left)
+
+
+def test_folder_for_variables_is_the_one_that_the_user_named() -> None:
+    variable = finding(location=None, subject=Subject("variable", "NCCL_DEBUG"))
+    content = report(variable)
+    assert "--output-env env " in repair_command("VLLM101", variable, content)
+    named = replace(content, environment=EnvironmentFiles("/my vars/env.sh", "/my vars/ray.yaml"))
+    assert "--output-env '/my vars' " in repair_command("VLLM101", variable, named)
 
 
 def test_document_matches_its_schema() -> None:
