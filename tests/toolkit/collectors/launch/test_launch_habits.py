@@ -87,6 +87,9 @@ GUARD = f'command -v no_such_tool >/dev/null || {{ echo "it is missing"; exit 1;
 ROUNDS = f'for tool in bash no_such_tool; do\n  if ! command -v "$tool" >/dev/null; then exit 2; fi\ndone\n{START} a=1'
 FILES = f'for f in here.txt gone.txt; do\n  [ -f "$f" ] || exit 3\ndone\n{START} a=1'
 
+GONE = "cd: gone: No such file or directory"
+FOLDERS = f'for d in one two; do\n  echo "$d"\n  cd gone || exit 1\n  {START} a=$d\ndone'
+
 
 @pytest.mark.parametrize(
     ("script", "message"),
@@ -99,6 +102,18 @@ FILES = f'for f in here.txt gone.txt; do\n  [ -f "$f" ] || exit 3\ndone\n{START}
         (f"curl -sSL https://example.org/get.sh | bash\n{GUARD}", ""),
         (GUARD.replace("exit 1", "exit 0"), ""),
         (FILES.replace("exit 3", "continue"), ""),
+        (FOLDERS, GONE),
+        (FOLDERS.replace("|| exit 1", "|| { echo no folder; exit 4; }"), GONE),
+        (FOLDERS.replace('echo "$d"', 'cd "$PWD" || exit 5'), GONE),
+        (FOLDERS.replace("gone", "."), ""),
+        (FOLDERS.replace("|| exit 1", "|| continue"), ""),
+        (FOLDERS.replace("gone", '"$d" 2>/dev/null'), ""),
+        (FOLDERS.replace("for d", "mkdir -p gone\nfor d"), ""),
+        (FOLDERS.replace("one two", '"$@"'), ""),
+        (FOLDERS.replace("one two", ""), ""),
+        (FOLDERS.replace("one two", "$(ls)"), ""),
+        (FOLDERS.replace("for d", 'if [ -n "$UNKNOWN_HERE" ]; then for d').replace("done", "done; fi"), ""),
+        (FOLDERS.replace("for d in one two", "while read -r d"), ""),
         (f"touch gone.txt\n{FILES}", ""),
         (f"until [ -f gone.txt ]; do sleep 1; done\n{FILES}", ""),
         (f"until [ -f other.txt ]; do sleep 1; done\n{FILES}", "exit 3: gone.txt does not exist"),
@@ -106,6 +121,7 @@ FILES = f'for f in here.txt gone.txt; do\n  [ -f "$f" ] || exit 3\ndone\n{START}
 )
 def test_script_that_ends_because_something_is_missing(tmp_path: Path, script: str, message: str) -> None:
     (tmp_path / "here.txt").touch()
+    (tmp_path / "one").mkdir()
     found = read(tmp_path, script, has_gpus=True).stopped
     assert [stop.message for stop in found] == ([message] if message else [])
 
