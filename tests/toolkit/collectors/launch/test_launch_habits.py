@@ -250,6 +250,52 @@ def test_script_that_requires_arguments(tmp_path: Path, head: str, message: str)
     assert [stop.lacks_arguments for stop in stopped] == ([message == LACKS] if message else [])
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("[ $# -ge 1 ] || exit 1\n  {start}", LACKS),
+        ('case "$1" in\n  grpo) shift;;\n  *) echo Usage; exit 1;;\n  esac\n  {start}', LACKS),
+        ("LR=\n  while [ $# -gt 0 ]; do\n  LR=$2; shift 2; done\n  [[ -n $LR ]] || exit 1\n  {start}", LACKS),
+        ("set -u\n  LR=$1\n  {start}", ""),
+        ("{start}\n  [ $# -ge 1 ] || exit 1", ""),
+        ("if [ $# -gt 0 ]; then exit 1; fi\n  {start}", ""),
+        ("[ -n $UNKNOWN ] || { [ $# -gt 0 ] || exit 1; }\n  {start}", ""),
+        ("if [ $# = 0 ]; then exit 0; fi\n  {start}", ""),
+        ("MODE=b\n  [ $MODE = a ] || exit 2", "exit 2"),
+    ],
+)
+def test_function_that_gets_the_arguments_of_the_script(tmp_path: Path, body: str, message: str) -> None:
+    script = "main() {\n  " + body.replace("{start}", f"{START} a=$1") + '\n}\nmain "$@"'
+    stopped = read(tmp_path, script).stopped
+    assert [stop.message for stop in stopped] == ([message] if message else [])
+    assert [stop.lacks_arguments for stop in stopped] == (["without" in message] if message else [])
+
+
+def test_function_gets_arguments_that_nobody_named(tmp_path: Path) -> None:
+    for script in (f"{START} a=$1", f'main() {{\n  {START} a=$1\n}}\nmain "$@"'):
+        assert words_of(read(tmp_path, script)) == [None]
+    assert words_of(read(tmp_path, f"main() {{\n  {START} a=$1\n}}\nmain")) == ["a="]
+
+
+@pytest.mark.parametrize(
+    ("header", "conditional"),
+    [
+        ("#!/bin/bash -a", True),
+        ("#!/usr/bin/env -S bash -e -a", True),
+        ("#!/bin/bash -ea\n#SBATCH --nodes=1", False),
+        ("#!/bin/bash -e", None),
+        ("# bash -a", None),
+    ],
+)
+def test_options_in_the_first_line(tmp_path: Path, header: str, conditional: bool | None) -> None:
+    """`bash run.sh` does not read them: what they export may be exported, in a batch job certainly."""
+    found = read(tmp_path, f"{header}\nNCCL_DEBUG=INFO\n{START} a=1")
+    seen = [
+        (setting.value, setting.conditional) for setting in found.settings if setting.name == "NCCL_DEBUG"
+    ]
+    assert seen == ([] if conditional is None else [("INFO", conditional)])
+
+
 def test_arguments_that_are_named(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text(f"if [ $# -lt 2 ]; then exit 1; fi\n{START} a=$1")
