@@ -94,4 +94,5 @@ def lines(document: SnapshotDocument) -> Iterator[str]:
     for reason in dict.fromkeys(others.values()):
         names = [name for name, why in others.items() if why == reason]
         yield f"  not collected: {listed(names, 3)}: {reason}"
-    yield f"  to see later what differs, on this or another machine: {document['compare']}"
+    yield "  to see later what differs, on this or another machine:"
+    yield f"    {document['compare']}"

@@ -20,7 +20,7 @@ def test_command_that_compares_later_is_about_the_same_target() -> None:
     found = document(Snapshot({}, machine="a"), Report(TARGET, ()), Path("a b.json"), 9, ("--cluster",))
     command = "verl-doctor compare 'a b.json' --cluster --python /env/bin/python run.sh"
     assert found["compare"] == command
-    assert list(lines(found))[-1].endswith(f": {command}")
+    assert list(lines(found))[-1] == f"    {command}"
 
 
 @pytest.mark.parametrize(("severity", "fails_by"), [("error", ["CFG101"]), ("warning", [])])
