@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from packaging.version import VERSION_PATTERN, Version
@@ -13,6 +13,7 @@ from packaging.version import VERSION_PATTERN, Version
 from verl_doctor.toolkit.cluster import fleet_subjects
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.text import appended
 
 Matters = Callable[[str, str, str], bool]
 """Takes a subject's name, its old and its new value, and returns whether the difference matters."""
@@ -146,11 +147,11 @@ def complete(step: str, target: Target) -> str:
         return step
     command, separator, comment = step.partition("  # ")
     if command.startswith("verl-doctor patches "):
-        command += _options(environment_arguments(target))
+        command += appended(environment_arguments(target))
     elif command.startswith(("verl-doctor fix ", "verl-doctor check ")):
         if target.files or target.words:
             command = command.removesuffix(f" {LAUNCH}")
-        command += _options(target.arguments)
+        command += appended(target.arguments)
     elif command.startswith("pip install "):
         if option := _option_of_tree(command, target):
             command = command.replace("pip install ", "pip install --no-deps --target FOLDER ", 1)
@@ -167,10 +168,6 @@ def _option_of_tree(command: str, target: Target) -> str:
     if named.get(package) is None:
         return ""
     return "--verl" if package == "verl" else f"--tree {package}=FOLDER"
-
-
-def _options(words: Iterable[str]) -> str:
-    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def install(name: str, old: str, _new: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Report, Status
 from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
-from verl_doctor.toolkit.text import counted, without_middle
+from verl_doctor.toolkit.text import appended, counted, without_middle
 from verl_doctor.toolkit.verdict import WORDS
 
 SILENCED: Final = "ignored until a date"
@@ -282,7 +282,7 @@ def options_of(report: Report, *, for_rule: bool = False) -> str:
     `for_rule`: the command selects one.
     """
     words = report.target["arguments"]
-    return "".join(f" {shlex.quote(word)}" for word in (_without("--select", words) if for_rule else words))
+    return appended(_without("--select", words) if for_rule else words)
 
 
 def _without(option: str, words: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import PHASES, Finding
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot, taken
 from verl_doctor.toolkit.system import toml
-from verl_doctor.toolkit.text import counted, in_bytes, listed
+from verl_doctor.toolkit.text import appended, counted, in_bytes, listed
 
 _NAMED = 4  # findings of one rule
 _FIRST_STEP = PHASES.index("first update")  # when verl logs its first step
@@ -79,14 +79,12 @@ class Look:
     @property
     def arguments(self) -> str:
         """The options with which another command examines the same target, with a space before them."""
-        words = shlex.join(self.run.target.arguments)
-        return f" {words}" if words else ""
+        return appended(self.run.target.arguments)
 
     @property
     def tree_arguments(self) -> str:
         """The same for a command about the environment alone, not about a job."""
-        words = shlex.join(environment_arguments(self.run.target))
-        return f" {words}" if words else ""
+        return appended(environment_arguments(self.run.target))
 
 
 def steps(look: Look) -> tuple[Step, ...]:
@@ -119,7 +117,7 @@ def _step(entry: Mapping[str, Any], look: Look) -> Step:
     do = f"{entry.get('do', '')}{look.arguments}"
     rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before, look.logged)]
     if look.nodes is not None and "on_nodes" in entry:
-        do = f"{entry.get('do', '')} {shlex.join(look.node_options)}{look.arguments}"
+        do = f"{entry.get('do', '')}{appended(look.node_options)}{look.arguments}"
         rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before, look.logged))
         rules += _missing_nodes(look.nodes)
     statements += [statement for statement in rules if statement.state is not None]
