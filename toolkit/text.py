@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -119,6 +120,11 @@ def wrapped(text: str, width: int | None, *, indent: str = "", hanging: str = ""
         break_on_hyphens=False,
     )
     return [line.replace(_NO_BREAK, " ") for line in lines] or [indent]
+
+
+def appended(words: Iterable[str]) -> str:
+    """Return words as the end of a shell command, each after a blank; "" for none."""
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def listed(words: Iterable[str], most: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from verl_doctor.checks.shared.configuration import SCRIPT, configured, place
 from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
@@ -19,13 +19,16 @@ _BEFORE, _ONLY = "trainer.val_before_train", "trainer.val_only"
 # s, or 18 s when it was fine-tuned. `timeout` with less than that is left over from a trial.
 _FASTEST, _FASTEST_TUNING = 60, 12
 
+# Options of Hydra with which a program prints something and ends.
+_PRINTS = frozenset({"--cfg", "-c", "--info", "--help", "-h", "--hydra-help", "--version"})
+
 _TUNING = {"trainer": {"total_training_steps": None, "total_epochs": 4}}
 
 
-def _limited(seconds: float) -> Launch:
+def _limited(seconds: float, *words: str) -> Launch:
     command = Command(
         module="verl.trainer.main_ppo",
-        words=(),
+        words=tuple(Word(text=word, path=SCRIPT, line=3) for word in words),
         path=SCRIPT,
         line=3,
         names=("timeout", "python3"),
@@ -75,6 +78,7 @@ def _examples() -> list[Example]:
             (*configured(), _limited(30)),
             "timeout ends the job after 30 s, before its first step",
         ),
+        Example("half a minute to print the configuration", (*configured(), _limited(30, "--cfg", "job"))),
         Example("half a minute for fine-tuning", (*configured(tree=_TUNING), _limited(30))),
     ]
 
@@ -140,6 +144,8 @@ def job_makes_no_step(configuration: Configuration, launch: Launch | Unknown) ->
 def _ended_early(launch: Launch | Unknown, fastest: float) -> Iterator[Finding]:
     command = None if isinstance(launch, Unknown) else launch.command
     if command is None or command.conditional or command.ends_after is None or command.ends_after >= fastest:
+        return
+    if any((word.text or "").partition("=")[0] in _PRINTS for word in command.words):
         return
     yield Finding(
         f"timeout ends the job after {command.ends_after:g} s, before its first step",

@@ -62,10 +62,11 @@ _TAKEN = {"applied", "chosen"}
 
 @dataclass
 class Compared:
-    """What was counted for a release, and what differs."""
+    """What was counted for a release, what differs, and why rules could not check."""
 
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
 
     def same(self, what: str, *, agree: bool, words: str) -> None:
         """Count one comparison."""
@@ -92,6 +93,8 @@ def main() -> int:
         )
         for words, count in Counter(found.differences).most_common(60):
             print(f"  {count} x {words}")
+        for words in found.broken:
+            print(f"  {words}")
         differ += len(found.differences)
     return 1 if differ else 0
 
@@ -109,9 +112,9 @@ def compared(python: Path, hydra: Path | None) -> Compared:
         except UsageError:
             continue
         files.append(script)
-        found.counts["rules that could not check"] += sum(
-            result.status == "error" for result in report.results
-        )
+        broken = [result for result in report.results if result.status == "error"]
+        found.counts["rules that could not check"] += len(broken)
+        found.broken += [f"{script}: {result.code} could not check: {result.reason}" for result in broken]
         path = str(Path(script).absolute())
         keys = (
             key

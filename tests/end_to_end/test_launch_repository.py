@@ -108,6 +108,18 @@ def test_rule_is_silenced_for_one_script_with_a_reason(here: Doctor, repo: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("each", [("--each",), ()])
+def test_pattern_that_matches_no_file_is_reported(here: Doctor, repo: Path, each: tuple[str, ...]) -> None:
+    (repo / "verl-doctor.toml").write_text(
+        '[per_file_ignores."jobs/tpyo.sh"]\nCFG101 = { reason = "meant, OPS-12", until = 2099-12-31 }\n'
+    )
+    done = here("check", *each, *RULES, "--verl", "pinned", "jobs/typo.sh", "--json", cwd=repo)
+    (line,) = done.stderr.splitlines()
+    assert 'per_file_ignores."jobs/tpyo.sh" silences nothing: no file below ' in line
+    assert done.returncode == 1
+
+
+@pytest.mark.slow
 def test_what_could_not_be_judged_is_named(here: Doctor, repo: Path) -> None:
     done = here("check", "--each", "jobs/good.sh", "jobs/clean.sh", cwd=repo)
     *lines, summary = done.stdout.splitlines()

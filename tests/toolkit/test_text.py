@@ -11,7 +11,7 @@ from verl_doctor.checks.shared.effective import value_text
 from verl_doctor.toolkit.collectors.model import config_entries
 from verl_doctor.toolkit.collectors.packages import installer_errors
 from verl_doctor.toolkit.collectors.variables.effective_environment import Value
-from verl_doctor.toolkit.text import closest, commands_kept_whole, ranges, without_middle, wrapped
+from verl_doctor.toolkit.text import appended, closest, commands_kept_whole, ranges, without_middle, wrapped
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,8 @@ def test_names_with_the_wrong_one_as_a_part_come_before_similar_ones(
     name: str, names: list[str], meant: str
 ) -> None:
     assert closest(name, names) == meant
+
+
+def test_words_for_the_end_of_a_command_are_quoted_each_after_a_blank() -> None:
+    assert appended(["--verl", "/my verl"]) == " --verl '/my verl'"
+    assert appended([]) == ""

@@ -96,11 +96,16 @@ def sweep(entry: Entry) -> None:
 
 
 def changed_since(entry: Entry, index: int, record: FileRecord, found: bytes | None = None) -> str:
-    """Describe how a file was changed since the doctor changed it. Raises Refused and OSError.
+    """Describe how a file was changed since the doctor changed it. Raises OSError.
 
     `found` is what it will contain by then, by default what it contains now.
     """
-    found = _content(record) if found is None else found
+    try:
+        found = _content(record) if found is None else found
+    except Refused as error:
+        return (
+            str(error) if record.kind in {"new_link", "private_folder"} else _replaced(entry, index, record)
+        )
     if found is None:
         kept = entry.at(index, "before")
         return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")
@@ -115,6 +120,17 @@ def changed_since(entry: Entry, index: int, record: FileRecord, found: bytes | N
         )
     shown = difference(record.file, ours, found, ("as the doctor left it", "now"))
     return f"{record.file} was edited since:\n{shown}"
+
+
+def _replaced(entry: Entry, index: int, record: FileRecord) -> str:
+    """Describe what is now in the place of a regular file, and what to do about it."""
+    file = Path(record.file)
+    what = f"a link to {os.fspath(file.readlink())}" if file.is_symlink() else "not a regular file"
+    by_hand = "remove it" if record.before is None else f"restore it from {entry.at(index, 'before')}"
+    return (
+        f"{file} is now {what}, which the doctor does not change: put the file itself back in its place, "
+        f"then try again; or {by_hand} by hand"
+    )
 
 
 def _content(record: FileRecord) -> bytes | None:

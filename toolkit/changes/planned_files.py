@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -71,18 +72,7 @@ def _replacement(
     _demand_writable(file.parent)
     _demand_changeable(file)
     _demand_keepable_owner(file, seen)
-    record = FileRecord(
-        kind="replace_file",
-        path=_absolute(change.path),
-        file=str(file),
-        before=safe_write.sha256(change.before),
-        after=safe_write.sha256(change.after),
-        mode=f"{stat.S_IMODE(seen.st_mode):04o}",
-        uid=seen.st_uid,
-        gid=seen.st_gid,
-        atime=seen.st_atime_ns,
-        mtime=seen.st_mtime_ns,
-    )
+    record = _of_existing("replace_file", change.path, file, change.before, change.after, seen)
     return Planned(record, {"before": change.before, "after": change.after})
 
 
@@ -102,18 +92,7 @@ def _removal(change: RemoveFile) -> Planned | None:
     _demand_writable(file.parent)
     _demand_changeable(file)
     _demand_keepable_owner(file, seen)
-    record = FileRecord(
-        kind="removed_file",
-        path=str(path),
-        file=str(file),
-        before=safe_write.sha256(change.before),
-        after=None,
-        mode=f"{stat.S_IMODE(seen.st_mode):04o}",
-        uid=seen.st_uid,
-        gid=seen.st_gid,
-        atime=seen.st_atime_ns,
-        mtime=seen.st_mtime_ns,
-    )
+    record = _of_existing("removed_file", path, file, change.before, None, seen)
     return Planned(record, {"before": change.before})
 
 
@@ -122,19 +101,8 @@ def _private_copy(change: ReplaceFile, link: Path, target: os.stat_result) -> Pl
     about, leads_to = link.lstat(), os.fsencode(link.readlink())
     _demand_writable(link.parent)
     _demand_keepable_owner(link, about)
-    record = FileRecord(
-        kind="private_copy",
-        path=_absolute(change.path),
-        file=str(link),
-        before=safe_write.sha256(leads_to),
-        after=safe_write.sha256(change.after),
-        mode=f"{stat.S_IMODE(target.st_mode):04o}",
-        uid=about.st_uid,
-        gid=about.st_gid,
-        atime=about.st_atime_ns,
-        mtime=about.st_mtime_ns,
-        linked=safe_write.sha256(change.before),
-    )
+    record = _of_existing("private_copy", change.path, link, leads_to, change.after, about)
+    record = replace(record, mode=_mode(target), linked=safe_write.sha256(change.before))
     return Planned(record, {"before": leads_to, "after": change.after})
 
 
@@ -143,15 +111,13 @@ def _copy_within(change: ReplaceFile, private: PrivateFolder, target: os.stat_re
     about, leads_to = private.link.lstat(), os.fsencode(private.behind(change.path))
     _demand_writable(private.link.parent)
     _demand_keepable_owner(private.link, about)
-    record = FileRecord(
-        kind="private_copy",
-        path=_absolute(change.path),
-        file=str(private.file(change.path)),
-        before=safe_write.sha256(leads_to),
-        after=safe_write.sha256(change.after),
-        mode=f"{stat.S_IMODE(target.st_mode):04o}",
-        uid=about.st_uid,
-        gid=about.st_gid,
+    file = private.file(change.path)
+    record = _of_existing("private_copy", change.path, file, leads_to, change.after, about)
+    record = replace(
+        record,
+        mode=_mode(target),
+        atime=None,
+        mtime=None,
         linked=safe_write.sha256(change.before),
         within=str(private.top),
     )
@@ -206,6 +172,33 @@ def _addition(kind: Literal["new_file", "new_link"], path: Path, content: bytes,
         folders=tuple(str(folder) for folder in reversed(folders)),
     )
     return Planned(record, {"after": content})
+
+
+def _of_existing(
+    kind: Literal["replace_file", "removed_file", "private_copy"],
+    path: Path,
+    file: Path,
+    before: bytes,
+    after: bytes | None,
+    about: os.stat_result,
+) -> FileRecord:
+    """Return the record of a change of what exists, with the owner, mode and times of `about`."""
+    return FileRecord(
+        kind=kind,
+        path=_absolute(path),
+        file=str(file),
+        before=safe_write.sha256(before),
+        after=None if after is None else safe_write.sha256(after),
+        mode=_mode(about),
+        uid=about.st_uid,
+        gid=about.st_gid,
+        atime=about.st_atime_ns,
+        mtime=about.st_mtime_ns,
+    )
+
+
+def _mode(about: os.stat_result) -> str:
+    return f"{stat.S_IMODE(about.st_mode):04o}"
 
 
 def _absolute(path: Path) -> str:

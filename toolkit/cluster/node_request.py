@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from verl_doctor.toolkit.system.node_names import fold
+
 Via = Literal["ssh", "srun"]
 
 VIA: tuple[Via, ...] = get_args(Via)
@@ -24,6 +26,14 @@ class RequestedNodes:
     hosts: tuple[str, ...] = ()
     via: Via = "ssh"
     budget: float = BUDGET
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The options with which another command reaches the same nodes, without those that are defaults."""
+        hosts = ("--nodes", fold(self.hosts)) if self.hosts else ("--cluster",)
+        via = ("--via", self.via) if self.hosts and self.via != VIA[0] else ()
+        budget = ("--budget", f"{self.budget:g}s") if self.budget != BUDGET else ()
+        return (*hosts, *via, *budget)
 
 
 @dataclass(frozen=True)

@@ -114,9 +114,8 @@ def carry_out(
 
 def _named(nodes: RequestedNodes, run: Session) -> str:
     """Return the options for another command to reach the same nodes and environment."""
-    reached = ["--nodes", fold(nodes.hosts), "--via", nodes.via] if nodes.hosts else ["--cluster"]
     target = replace(run.target, libraries=(), files=(), words=(), model=None, data=())
-    return shlex.join([*reached, *target.arguments])
+    return shlex.join([*nodes.arguments, *target.arguments])
 
 
 def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeResponse, ...]]:

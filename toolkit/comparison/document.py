@@ -197,12 +197,16 @@ def _shown_of(several: tuple[Difference, ...]) -> int:
 
 
 def _together(several: tuple[Difference, ...]) -> str:
-    """Combine commands: those with one step anyway, and packages, as pip looks for compatible releases."""
+    """Combine commands: those with one step anyway, and packages, as pip looks for compatible releases.
+
+    A command with a comment, such as one for a separate tree, stands alone.
+    """
     steps = [difference.next for difference in several]
     if len(several) > 1 and len(set(steps)) == 1:
         return steps[0]
     before, install, _ = steps[0].partition("pip install ")
-    if len(several) < 2 or not install or not all(step.startswith(before + install) for step in steps):
+    alike = all(step.startswith(before + install) and "  # " not in step for step in steps)
+    if len(several) < 2 or not install or not alike:
         return ""
     return before + install + " ".join(step.removeprefix(before + install) for step in steps)
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines
 from verl_doctor.toolkit.comparison.cause import Key, cause_of, key_of, missing_packages
 from verl_doctor.toolkit.comparison.comparison import Difference, Weight, between, in_order, not_compared
-from verl_doctor.toolkit.comparison.meaning import complete
+from verl_doctor.toolkit.comparison.meaning import ByHand, complete
 from verl_doctor.toolkit.comparison.sides import HERE, Side
 from verl_doctor.toolkit.engine import factsfile
 from verl_doctor.toolkit.engine.collect import Facts
@@ -235,7 +235,7 @@ def _weight(finding: Finding) -> Weight:
 def _next(result: CheckResult, finding: Finding) -> str:
     if finding.fix:
         return f"verl-doctor fix --select {result.code}"
-    return finding.remedy or f"verl-doctor explain {result.code}"
+    return ByHand(finding.remedy) if finding.remedy else f"verl-doctor explain {result.code}"
 
 
 def _lost(old: Snapshot, new: Snapshot) -> Iterable[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from packaging.version import VERSION_PATTERN, Version
@@ -13,12 +13,20 @@ from packaging.version import VERSION_PATTERN, Version
 from verl_doctor.toolkit.cluster import fleet_subjects
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.text import appended
 
 Matters = Callable[[str, str, str], bool]
 """Takes a subject's name, its old and its new value, and returns whether the difference matters."""
 
+
+class ByHand(str):
+    """A remedy in words: what to do by hand. Any other remedy is a command, which is never wrapped."""
+
+    __slots__ = ()
+
+
 Step = Callable[[str, str, str], str]
-"""Takes the same, and returns the command that restores the old value; "" if there is none."""
+"""Takes the same, and returns the command or the words that restore the old value; "" if there are none."""
 
 WITHHELD = "(set; its value is not kept)"
 THERE = "there"
@@ -107,9 +115,14 @@ def nothing(_name: str, _old: str, _new: str) -> str:
     return ""
 
 
-def fixed_step(step: str) -> Step:
-    """Return the same step for all, with `{name}` and `{old}`, if there was an old value."""
-    return lambda name, old, _: step.format(name=name, old=old) if old else ""
+def fixed_command(command: str) -> Step:
+    """Return the same command for all, if there was an old value."""
+    return lambda _name, old, _new: command if old else ""
+
+
+def words(text: str) -> Step:
+    """Return the same words for all, with `{name}` and `{old}`, if there was an old value."""
+    return lambda name, old, _: ByHand(text.format(name=name, old=old) if old else "")
 
 
 OTHER_PATCHES = "verl-doctor patches apply FILE --apply  # FILE: verl-doctor patches export FILE, there"
@@ -127,22 +140,34 @@ def environment_arguments(target: Target) -> tuple[str, ...]:
 def complete(step: str, target: Target) -> str:
     """Return a command that, pasted as it is, is about the target that the user named.
 
-    pip is that of the named interpreter. A remedy in words stays as it is.
+    pip is that of the named interpreter; a package whose tree was named is installed as another tree. A
+    remedy in words stays as it is.
     """
+    if isinstance(step, ByHand):
+        return step
     command, separator, comment = step.partition("  # ")
     if command.startswith("verl-doctor patches "):
-        command += _options(environment_arguments(target))
+        command += appended(environment_arguments(target))
     elif command.startswith(("verl-doctor fix ", "verl-doctor check ")):
         if target.files or target.words:
             command = command.removesuffix(f" {LAUNCH}")
-        command += _options(target.arguments)
-    elif command.startswith("pip install ") and "--python" in target.arguments:
-        command = f"{shlex.quote(str(target.python))} -m {command}"
+        command += appended(target.arguments)
+    elif command.startswith("pip install "):
+        if option := _option_of_tree(command, target):
+            command = command.replace("pip install ", "pip install --no-deps --target FOLDER ", 1)
+            separator, comment = "  # ", f"FOLDER: a new one, to be named with {option}"
+        if "--python" in target.arguments:
+            command = f"{shlex.quote(str(target.python))} -m {command}"
     return f"{command}{separator}{comment}"
 
 
-def _options(words: Iterable[str]) -> str:
-    return "".join(f" {shlex.quote(word)}" for word in words)
+def _option_of_tree(command: str, target: Target) -> str:
+    """Return the option that named the tree of the package that a command installs; "" if none did."""
+    package = shlex.split(command)[2].partition("==")[0]
+    named = {"verl": target.verl, "vllm": target.vllm, **dict(target.libraries)}
+    if named.get(package) is None:
+        return ""
+    return "--verl" if package == "verl" else f"--tree {package}=FOLDER"
 
 
 def install(name: str, old: str, _new: str) -> str:
@@ -165,13 +190,14 @@ def export(name: str, old: str, _new: str) -> str:
     if not old:
         return f"unset {name}"
     if old == WITHHELD:
-        return f"set {name} here too"
+        return ByHand(f"set {name} here too")
     return "" if _PLACEHOLDER.search(old) else f"export {name}={shlex.quote(old)}"
 
 
 def override(name: str, old: str, _new: str) -> str:
     """Return an override for the launch command; "" for verl's own reference to another setting."""
-    return f"add {shlex.quote(f'{name}={old}')} to the launch command" if old and "${" not in old else ""
+    known = old and "${" not in old
+    return ByHand(f"add {shlex.quote(f'{name}={old}')} to the launch command" if known else "")
 
 
 def ulimit(name: str, old: str, _new: str) -> str:
@@ -187,4 +213,4 @@ def ulimit(name: str, old: str, _new: str) -> str:
 def shm_size(_name: str, old: str, _new: str) -> str:
     """Restore the old size."""
     size = f"{math.ceil(int(old) / 2**30)}g" if old.isdecimal() else ""
-    return f"docker run --shm-size={size}, or: mount -o remount,size={size} /dev/shm" if size else ""
+    return ByHand(f"docker run --shm-size={size}, or: mount -o remount,size={size} /dev/shm" if size else "")

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.cluster.fleet_subjects import Nearly, Values
 from verl_doctor.toolkit.comparison import job_values, machine_values, meaning
 from verl_doctor.toolkit.comparison.meaning import Matters, Step
 
-_FOLDER = meaning.fixed_step("set its variable to a folder on {old}")
+_FOLDER = meaning.words("set its variable to a folder on {old}")
 
 LEAD = (
     "verl",
@@ -70,45 +70,45 @@ READERS: tuple[Reader, ...] = (
         fleet_subjects.read_edited_files,
         "it is not as its package brought it",
         meaning.edited,
-        step=meaning.fixed_step(meaning.OTHER_PATCHES),
+        step=meaning.fixed_command(meaning.OTHER_PATCHES),
     ),
     Reader(
         machine_values.read_python,
         "compiled packages are built for it",
-        step=meaning.fixed_step("use an environment with {name} {old}"),
+        step=meaning.words("use an environment with {name} {old}"),
     ),
     Reader(
         machine_values.read_torch,
         "other compiled packages must be built for the same",
-        step=meaning.fixed_step("install a build of {name} for {old}"),
+        step=meaning.words("install a build of {name} for {old}"),
     ),
     Reader(
         machine_values.read_found_in,
         "another copy of verl may be the one that runs",
-        step=meaning.fixed_step("verl-doctor check --select PKG  # shows which one is imported"),
+        step=meaning.fixed_command("verl-doctor check --select PKG  # shows which one is imported"),
     ),
     Reader(
         machine_values.read_gpus,
         "batch sizes and parallelism are made for the GPUs",
-        step=meaning.fixed_step(f"verl-doctor check {meaning.LAUNCH}"),
+        step=meaning.fixed_command(f"verl-doctor check {meaning.LAUNCH}"),
     ),
     Reader(
         machine_values.read_driver,
         "it decides which CUDA runs here",
-        step=meaning.fixed_step("request {old} or later"),
+        step=meaning.words("request {old} or later"),
         both=True,
     ),
     Reader(machine_values.read_libcuda, "processes load this one", both=True),
     Reader(
         machine_values.read_gpu_settings,
         "speed and memory depend on it",
-        step=meaning.fixed_step("request {old}, as before"),
+        step=meaning.words("request {old}, as before"),
         both=True,
     ),
     Reader(
         machine_values.read_toolkit,
         "kernels are compiled with it when the job starts",
-        step=meaning.fixed_step("use an image with {name} {old}"),
+        step=meaning.words("use an image with {name} {old}"),
         both=True,
     ),
     Reader(
@@ -131,20 +131,20 @@ READERS: tuple[Reader, ...] = (
         machine_values.read_control_group,
         "the container gives less than the job had before",
         meaning.less,
-        step=meaning.fixed_step("request from the scheduler as much as before"),
+        step=meaning.words("request from the scheduler as much as before"),
     ),
     Reader(
         fleet_subjects.read_cpus,
         "fewer than the job had before",
         meaning.less,
-        step=meaning.fixed_step("request from the scheduler {old}"),
+        step=meaning.words("request from the scheduler {old}"),
     ),
     Reader(
         fleet_subjects.read_memory,
         "less than the job had before",
         meaning.less,
         fleet_subjects.BYTES,
-        meaning.fixed_step("request from the scheduler as much as before"),
+        meaning.words("request from the scheduler as much as before"),
     ),
     Reader(
         fleet_subjects.read_shared_memory,
@@ -157,7 +157,7 @@ READERS: tuple[Reader, ...] = (
         machine_values.read_mounts,
         "what lies there is not the same",
         meaning.mount,
-        step=meaning.fixed_step("mount it here too, or name another folder in the launch script"),
+        step=meaning.words("mount it here too, or name another folder in the launch script"),
     ),
     Reader(
         machine_values.read_folders,
@@ -175,13 +175,13 @@ READERS: tuple[Reader, ...] = (
         fleet_subjects.read_job_files,
         "the job reads it",
         meaning.lost,
-        step=meaning.fixed_step("copy {name} here"),
+        step=meaning.words("copy {name} here"),
         requires="files",
     ),
     Reader(
         machine_values.read_ray,
         "the job joins it",
-        step=meaning.fixed_step("use a Ray cluster with {name} {old}"),
+        step=meaning.words("use a Ray cluster with {name} {old}"),
     ),
     Reader(machine_values.read_job_nodes, "the job is spread over them", requires="script"),
     Reader(machine_values.read_backends, "the rollout can choose among them only", both=True),
@@ -189,9 +189,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         machine_values.read_network,
         "NCCL and gloo choose among them by name",
-        step=meaning.fixed_step(
-            "set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to an interface that exists here"
-        ),
+        step=meaning.words("set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to an interface that exists here"),
     ),
     Reader(
         machine_values.read_clock, "logs and time-outs of several nodes are compared by it", meaning.clock

@@ -17,6 +17,7 @@ from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, VerlTrees, VllmTree
 from verl_doctor.toolkit.engine.examination import Look, Source, Watch
 from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.engine.unused_ignores import announce_unused
 from verl_doctor.toolkit.result import CheckResult, JobReport, Report, Status, status_of
 from verl_doctor.toolkit.rule import Finding, Location
 from verl_doctor.toolkit.target import Options, discover
@@ -47,6 +48,7 @@ def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -
 
     Raises UsageError when one cannot be read as a launch file.
     """
+    announce_unused(run.config, [run.machine.cwd / file for file in files])
     known: dict[type, Any] = {}
     usual: frozenset[_Key] = frozenset()
     jobs: list[JobReport] = []

@@ -25,7 +25,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from fnmatch import fnmatchcase
@@ -93,17 +93,21 @@ class Config:
         A pattern is a path below the configuration's folder, or the name of a file in any folder; `*` matches
         any characters. An entry for the file replaces that of the same code for all jobs.
         """
-        here = Path(glob.escape(str(Path(self.path).parent)))
-        names = {file.name for file in files}
-        paths = {path for file in files for path in (str(file), _without_linked_folders(file))}
         ignores = dict(self.ignore)
         for pattern, entries in self.per_file_ignores.items():
-            whole = str(here / pattern)
-            if any(fnmatchcase(path, whole) for path in paths) or any(
-                fnmatchcase(name, pattern) for name in names
-            ):
+            if matches(self, pattern, files):
                 ignores |= entries
         return ignores
+
+
+def matches(config: Config, pattern: str, files: Iterable[Path]) -> bool:
+    """Return whether a pattern of `per_file_ignores` matches one of these files."""
+    whole = str(Path(glob.escape(str(Path(config.path).parent))) / pattern)
+    return any(
+        fnmatchcase(file.name, pattern)
+        or any(fnmatchcase(path, whole) for path in (str(file), _without_linked_folders(file)))
+        for file in files
+    )
 
 
 def _without_linked_folders(file: Path) -> str:

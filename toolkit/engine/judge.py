@@ -201,7 +201,9 @@ def judge_one(
         verdict = _without_ignored(verdict, ignore, today)
     elif verdict.reason_kind == "ignored until a date" and check.cost == "instant":
         hidden = known or _judged(check, collection)
-        verdict = replace(verdict, silenced_errors=_errors(hidden.findings))
+        in_vain = hidden.status == "pass" and not hidden.findings and check.code in selection.ignores
+        reason = f"{verdict.reason}; it finds nothing here" if in_vain else verdict.reason
+        verdict = replace(verdict, reason=reason, silenced_errors=_errors(hidden.findings))
     return CheckResult(
         code=check.code,
         title=check.title,

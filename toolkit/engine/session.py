@@ -22,6 +22,7 @@ from verl_doctor.toolkit.engine.config import Config, load
 from verl_doctor.toolkit.engine.discovery import discover
 from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_selected, unknown_words
 from verl_doctor.toolkit.engine.registry import Registry
+from verl_doctor.toolkit.engine.unused_ignores import announce_unused
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
@@ -188,6 +189,8 @@ def open_session(
                 + (f"plugins that could not be used: {lost}; " if lost else "")
                 + "run verl-doctor explain --list for all"
             )
+    if target.files:
+        announce_unused(config, target.files)
     costs = frozenset({"instant"}) | (DEEP if deep else frozenset())
     selection = Selection(select or config.select, ignore, costs, config.ignores_for(target.files))
     if not any(selection.selects(check) for check in known.checks):

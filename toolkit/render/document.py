@@ -8,7 +8,16 @@ from typing import Annotated, Literal, TypedDict
 from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.collectors.installed.trees import Place
 from verl_doctor.toolkit.json_document import Code, Count, Keyword, plain
-from verl_doctor.toolkit.result import CheckResult, Outcome, PathVerdict, ReasonKind, Report, Status
+from verl_doctor.toolkit.render.result_words import by_reason
+from verl_doctor.toolkit.result import (
+    CheckResult,
+    JobReport,
+    Outcome,
+    PathVerdict,
+    ReasonKind,
+    Report,
+    Status,
+)
 from verl_doctor.toolkit.rule import Finding, Phase, Severity, SubjectKind
 from verl_doctor.toolkit.verdict import PathState, Verdict
 
@@ -129,7 +138,26 @@ class ResultDocument(TypedDict):
     follows_from: Annotated[Code | None, "the rule that failed, so that this one could not be checked"]
     seconds: Annotated[float, Keyword("minimum", 0)]
     findings: list[FindingDocument]
+    silenced_errors: Annotated[Count, "how many errors the configuration hides; they are not in findings"]
     unjudged: list[UnjudgedDocument]
+
+
+class NotJudgedDocument(TypedDict):
+    """Rules that could not judge a launch file, for one reason."""
+
+    codes: Annotated[list[Code], "empty: all that need verl"]
+    reason: Annotated[str, "a sentence for people"]
+    reason_kind: Annotated[ReasonKind | None, "the same for programs; null: no verl was found"]
+    follows_from: Annotated[Code | None, "the rule that failed, so that these could not be checked"]
+
+
+class JobDocument(TypedDict):
+    """One of several launch files, judged as a separate job."""
+
+    file: str
+    verdict: Verdict
+    not_judged: list[NotJudgedDocument]
+    silenced_errors: Annotated[Count, "how many errors the configuration hides in this file"]
 
 
 class UnchangedDocument(TypedDict):
@@ -272,6 +300,7 @@ class NodesDocument(TypedDict):
 
 class _OptionalParts(TypedDict, total=False):
     unchanged: UnchangedDocument
+    jobs: Annotated[list[JobDocument], "with check --each: the launch files, in the given order"]
     nodes: NodesDocument
     repairs: list[RepairDocument]
     forecasts: list[ForecastDocument]
@@ -303,6 +332,8 @@ def document(report: Report) -> ReportDocument:
     }
     if report.unchanged is not None:
         fields["unchanged"] = plain(report.unchanged)
+    if report.jobs:
+        fields["jobs"] = [_job(job) for job in report.jobs]
     if report.nodes is not None:
         fields["nodes"] = plain(report.nodes) | {"lost": report.nodes.lost}
     if report.repairs is not None:
@@ -336,7 +367,32 @@ def _result(result: CheckResult, fix_safety: Mapping[str, Safety]) -> ResultDocu
         "follows_from": result.follows_from,
         "seconds": round(result.seconds, 4),
         "findings": [_finding(finding, fix_safety) for finding in result.findings],
+        "silenced_errors": result.silenced_errors,
         "unjudged": [plain(entry) for entry in result.unjudged],
+    }
+
+
+def _job(job: JobReport) -> JobDocument:
+    """Return one launch file with what was not judged in it, though the user left nothing of that out."""
+    report = job.report
+    missing: list[NotJudgedDocument] = []
+    if report.unexamined:
+        missing.append({"codes": [], "reason": report.unexamined, "reason_kind": None, "follows_from": None})
+    for reason, results in by_reason(report, "error", "skipped").items():
+        if not results[0].deliberate:
+            missing.append(
+                {
+                    "codes": [result.code for result in results],
+                    "reason": reason,
+                    "reason_kind": results[0].reason_kind,
+                    "follows_from": results[0].follows_from,
+                }
+            )
+    return {
+        "file": job.file,
+        "verdict": report.verdict,
+        "not_judged": missing,
+        "silenced_errors": sum(result.silenced_errors for result in report.results),
     }
 
 

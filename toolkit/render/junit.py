@@ -42,6 +42,8 @@ def _properties(report: Report) -> dict[str, str]:
             f"{report.nodes.answered} answered, {report.nodes.agree} agree, {report.nodes.lost} did not "
             "respond"
         )
+    hidden = sum(result.silenced_errors for result in report.results)
+    properties |= {"silenced_errors": str(hidden)} if hidden else {}
     return properties | {path.path: path.state for path in report.paths}
 
 

@@ -11,13 +11,16 @@ from typing import Final
 from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Report, Status
 from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
-from verl_doctor.toolkit.text import counted, without_middle
+from verl_doctor.toolkit.text import appended, counted, without_middle
 from verl_doctor.toolkit.verdict import WORDS
 
 SILENCED: Final = "ignored until a date"
 """The `reason_kind` of a rule of which the user's configuration silences all or some findings."""
 
-_APPLY: Final[Mapping[Safety, str]] = {"safe": "--apply ", "unsafe": "--apply --unsafe ", "manual": ""}
+_APPLY: Final[Mapping[Safety, str]] = {"safe": "--apply", "unsafe": "--apply --unsafe", "manual": ""}
+PROPOSED_FOLDER: Final = "env"
+"""For the variables of the job, where the user named no folder."""
+
 _NAMED: Final = 4  # selected rules that are listed
 _REASONS: Final = 3  # reasons why rules could not check that are shown without -v
 _LONGEST: Final = 238  # characters of the sentence after the verdict; the finding has its full message
@@ -204,10 +207,10 @@ def _repair_steps(
     steps = [(_fix("", select, "", report), "show the repairs as a diff; change nothing")]
     safe = [pair for pair in repairable if report.fix_safety[pair[1].fix or ""] == "safe"]
     if safe:
-        command = _fix("--apply ", select, _folder_for(safe, report), report)
+        command = _fix("--apply", select, _folder_for(safe, report), report)
         steps.append((command, "apply the safe repairs; verl-doctor undo reverts them"))
     if first in repairable and first is not None and report.fix_safety[first[1].fix or ""] == "unsafe":
-        command = _fix("--apply --unsafe ", [first[0]], _folder_for([first], report), report)
+        command = _fix("--apply --unsafe", [first[0]], _folder_for([first], report), report)
         steps.append((command, "apply the unsafe repair that the first fault needs"))
     return steps
 
@@ -222,8 +225,9 @@ def repair_command(code: str, finding: Finding, report: Report) -> str:
 
 
 def _fix(apply: str, codes: Sequence[str], folder: str, report: Report) -> str:
-    select = f"--select {','.join(codes)} " if codes else ""
-    return f"verl-doctor fix {apply}{select}{folder}".rstrip() + options_of(report, for_rule=bool(codes))
+    select = f"--select {','.join(codes)}" if codes else ""
+    words = filter(None, ("verl-doctor fix", apply, select, folder))
+    return " ".join(words) + options_of(report, for_rule=bool(codes))
 
 
 def _folder_for(found: Iterable[tuple[str, Finding]], report: Report) -> str:
@@ -233,7 +237,14 @@ def _folder_for(found: Iterable[tuple[str, Finding]], report: Report) -> str:
         or (finding.subject is not None and finding.subject.kind == "variable" and finding.location is None)
         for _, finding in found
     )
-    return "--output-env env " if needed else ""
+    return output_env(report) if needed else ""
+
+
+def output_env(report: Report) -> str:
+    """Return the option with the folder for the variables: the one that the user named, or a proposed one."""
+    files = report.environment
+    folder = PROPOSED_FOLDER if files is None else str(PurePath(files.shell).parent)
+    return f"--output-env {shlex.quote(folder)}"
 
 
 def step_to_judge_all(report: Report) -> list[tuple[str, str]]:
@@ -271,7 +282,7 @@ def options_of(report: Report, *, for_rule: bool = False) -> str:
     `for_rule`: the command selects one.
     """
     words = report.target["arguments"]
-    return "".join(f" {shlex.quote(word)}" for word in (_without("--select", words) if for_rule else words))
+    return appended(_without("--select", words) if for_rule else words)
 
 
 def _without(option: str, words: Sequence[str]) -> list[str]:

@@ -16,11 +16,12 @@ from typing import Any
 from verl_doctor.toolkit.console.masked import masked, masked_text
 from verl_doctor.toolkit.engine.checkout import checkout, path_in
 from verl_doctor.toolkit.engine.session import version
+from verl_doctor.toolkit.render.result_words import headline
 from verl_doctor.toolkit.render.sarif_fixes import artifact_changes
 from verl_doctor.toolkit.result import CheckResult, Repair, Report
 from verl_doctor.toolkit.rule import Check, Finding, Location
 from verl_doctor.toolkit.system.website import page_of
-from verl_doctor.toolkit.text import harmless
+from verl_doctor.toolkit.text import counted, harmless
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _TOP = "%SRCROOT%"
@@ -70,12 +71,21 @@ class _View:
         }
 
     def _notifications(self) -> Iterator[dict[str, Any]]:
-        """Yield what could not be judged: neither a finding nor a pass."""
+        """Yield what could not be judged, and what was silenced: neither a finding nor a pass."""
         for result in self._report.results:
             if _is_unjudged(result):
                 level = "error" if result.status == "error" else "note"
                 text = f"{result.code} {result.status}: {result.reason}"
                 yield {"level": level, "message": _message(text), "associatedRule": self._rule(result.code)}
+            if result.silenced_errors:
+                text = (
+                    f"{counted(result.silenced_errors, 'error')} of {result.code} silenced: {result.reason}"
+                )
+                yield {"level": "note", "message": _message(text), "associatedRule": self._rule(result.code)}
+        for job in self._report.jobs:
+            if job.report.verdict == "could_not_check":
+                text = ": ".join((path_in(self._top, job.file) or job.file, *headline(job.report)))
+                yield {"level": "error", "message": _message(text)}
         for group in self._report.nodes.missing if self._report.nodes is not None else ():
             text = f"{group.count} nodes did not respond: {group.what}: {group.nodes}"
             yield {"level": "error", "message": _message(text)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from rich.text import Text
@@ -14,6 +13,7 @@ from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
 from verl_doctor.toolkit.console.paths import short
 from verl_doctor.toolkit.render import nodes as render_nodes
 from verl_doctor.toolkit.render.result_words import (
+    PROPOSED_FOLDER,
     SILENCED,
     by_reason,
     could_not_check,
@@ -24,6 +24,7 @@ from verl_doctor.toolkit.render.result_words import (
     headline,
     next_steps,
     nothing_found,
+    output_env,
     repair_command,
     silenced_rules,
     step_to_judge_all,
@@ -337,13 +338,15 @@ def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str
         if repair.outcome in {"planned", "not attempted"} and repair.safety != "manual"
         for change in repair.changes
     )
-    folder = " --output-env env" if variables else ""
-    if report.environment is not None:
-        folder = f" --output-env {shlex.quote(str(Path(report.environment.shell).parent))}"
+    folder = f" {output_env(report)}" if variables or report.environment is not None else ""
     steps = []
     if "safe" in planned or (variables and report.environment is None):
         done = ["apply the safe repairs"] if "safe" in planned else []
-        done += ["write the variables to files in env"] if report.environment is None and variables else []
+        done += (
+            [f"write the variables to files in {PROPOSED_FOLDER}"]
+            if report.environment is None and variables
+            else []
+        )
         steps.append((f"verl-doctor fix --apply{folder}", "; ".join(done)))
     if "unsafe" in planned:
         also = "also apply those" if steps else "apply the repairs"

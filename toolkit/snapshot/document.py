@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
@@ -37,15 +37,19 @@ class SnapshotDocument(TypedDict):
     not_tried: Annotated[list[str], "those of `unseen` that only --deep collects"]
     patches: Annotated[int | None, "patches of the verl tree; null if there is no tree"]
     nodes: NodesDocument
+    compare: Annotated[str, "the command that later compares the same target with this file"]
     verdict: verdicts.Verdict
     fails_by: Annotated[list[str], "rules that found what stops the job on this machine"]
 
 
-def document(snapshot: Snapshot, report: Report, file: Path, size: int) -> SnapshotDocument:
+def document(
+    snapshot: Snapshot, report: Report, file: Path, size: int, nodes: Sequence[str] = ()
+) -> SnapshotDocument:
     """Return the origin of the snapshot, what could not be examined, and the verdict on this machine.
 
-    `size` is that of the file, in bytes.
+    `size` is that of the file, in bytes; `nodes` are the options that named other nodes.
     """
+    compare = ("verl-doctor", "compare", os.fspath(file), *nodes, *report.target.get("arguments", ()))
     unseen = {
         fact.__name__: value
         for fact, value in sorted(snapshot.facts.items(), key=lambda pair: pair[0].__name__)
@@ -62,6 +66,7 @@ def document(snapshot: Snapshot, report: Report, file: Path, size: int) -> Snaps
         "not_tried": [name for name, value in unseen.items() if value.kind == "not tried"],
         "patches": None if snapshot.patches is None else len(snapshot.patches),
         "nodes": {"answered": len(snapshot.nodes), "missing": dict(snapshot.nodes.missing)},
+        "compare": shlex.join(compare),
         "verdict": report.verdict,
         "fails_by": list(
             dict.fromkeys(code for path in report.paths if path.state == "will_fail" for code in path.codes)
@@ -89,4 +94,5 @@ def lines(document: SnapshotDocument) -> Iterator[str]:
     for reason in dict.fromkeys(others.values()):
         names = [name for name, why in others.items() if why == reason]
         yield f"  not collected: {listed(names, 3)}: {reason}"
-    yield (f"  to see later what differs, on this or another machine: verl-doctor compare {file}")
+    yield "  to see later what differs, on this or another machine:"
+    yield f"    {document['compare']}"

@@ -113,6 +113,26 @@ def test_file_that_was_not_edited_is_undone_too(tmp_path: Path, made: type, chan
     assert made is NewFile or file.read_bytes() == old
 
 
+@pytest.mark.parametrize("keep_edits", [True, False])
+def test_file_that_was_replaced_by_a_link_is_named_with_the_next_step(
+    two: tuple[Path, Path], *, keep_edits: bool
+) -> None:
+    file, home = two
+    elsewhere = file.with_name("elsewhere")
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    with pytest.raises(Refused) as raised:
+        undo_together([(home, "2")], keep_edits=keep_edits)
+    text = str(raised.value)
+    assert text.startswith("0002 was not undone")
+    assert f"{file} is now a link to {elsewhere}, which the doctor does not change" in text
+    kept = text.partition("or restore it from ")[2].removesuffix(" by hand")
+    assert Path(kept).read_bytes() == b"A\nb\nc\nd\n"
+    file.unlink()
+    elsewhere.rename(file)
+    assert [done.id for done in undo_together([(home, "2")], keep_edits=keep_edits)] == ["0002"]
+
+
 def test_older_change_waits_for_a_newer_one_that_stays(two: tuple[Path, Path]) -> None:
     file, home = two
     file.write_bytes(b"A\nb\nmine\nd\n")

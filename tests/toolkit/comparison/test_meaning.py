@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.comparison import meaning
+from verl_doctor.toolkit.comparison import document, meaning
+from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.target import Target
 
 
@@ -92,6 +93,30 @@ def test_limits_are_numbers(old: str, exported: str) -> None:
 def test_pasted_command_is_about_the_target_that_the_user_named(step: str, command: str) -> None:
     named = Target(Path("/env/bin/python"), "--python", vllm=Path("/src/vllm"), files=(Path("run.sh"),))
     assert meaning.complete(step, named) == command
+
+
+@pytest.mark.parametrize("python", ["", "/env/bin/python -m "])
+def test_package_whose_tree_was_named_is_installed_as_another_tree(python: str) -> None:
+    named = Target(
+        Path("/env/bin/python"),
+        "--python" if python else "verl-doctor's own",
+        verl=Path("/src/verl"),
+        libraries=(("ray", Path("/src/ray")),),
+    )
+    new = f"{python}pip install --no-deps --target FOLDER"
+    comment = "  # FOLDER: a new one, to be named with"
+    assert meaning.complete("pip install verl==0.9.1", named) == f"{new} verl==0.9.1{comment} --verl"
+    assert meaning.complete("pip install 'ray==1!2.0'", named) == (
+        f"{new} 'ray==1!2.0'{comment} --tree ray=FOLDER"
+    )
+    assert meaning.complete("pip install torch==2.8.0", named) == f"{python}pip install torch==2.8.0"
+
+
+def test_command_for_a_separate_tree_is_not_joined_with_others() -> None:
+    named = Target(Path("/env/bin/python"), "virtual environment", verl=Path("/src/verl"))
+    steps = [meaning.complete(f"pip install {name}==1", named) for name in ("torch", "verl")]
+    found = [Difference("package", "x", "1", "", why="why", next=step) for step in steps]
+    assert [group.do for group in document.groups(found, every=True)] == [""]
 
 
 def test_command_names_no_target_that_the_user_did_not_name() -> None:

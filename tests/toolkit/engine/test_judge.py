@@ -163,6 +163,14 @@ def test_ignore_entry_expires_after_its_last_day() -> None:
         assert result.silenced_errors == (status == "skipped")
 
 
+def test_silenced_rule_that_finds_nothing_is_reported() -> None:
+    for word, disk, in_vain in (("HOST901", 5, True), ("HOST901", 0, False), ("HOST", 5, False)):
+        selection = Selection(ignores={word: Ignore("known, OPS-12", TODAY)})
+        result = results(disk_is_full, given={Disk: Disk(disk)}, selection=selection)["HOST901"]
+        sentence = f"ignored until {TODAY}: known, OPS-12"
+        assert result.reason == (f"{sentence}; it finds nothing here" if in_vain else sentence)
+
+
 def test_errors_that_the_configuration_hides_are_counted_in_the_verdict() -> None:
     for disk, only, hidden in ((Disk(0), (), 1), (Disk(5), (), 0), (Disk(0), ("val",), 1)):
         rule = files_are_missing if only else disk_is_full

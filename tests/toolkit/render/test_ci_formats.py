@@ -21,7 +21,7 @@ from verl_doctor.toolkit.engine.checkout import checkout, path_in
 from verl_doctor.toolkit.render import github
 from verl_doctor.toolkit.render import sarif as render_sarif
 from verl_doctor.toolkit.render.sarif_fixes import artifact_changes
-from verl_doctor.toolkit.result import CheckResult, NodeGroup, Nodes, Repair, Report
+from verl_doctor.toolkit.result import CheckResult, JobReport, NodeGroup, Nodes, Repair, Report
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity, Subject
 
 SARIF = json.dumps(sarif.LOG)
@@ -116,6 +116,24 @@ def test_severities_rules_and_unjudged_rules_are_included(repo: Path) -> None:
         (note["level"], note["associatedRule"]["id"]) for note in invocation["toolExecutionNotifications"]
     ]
     assert shown == [("note", "PY102"), ("error", "PY103")]
+
+
+def test_silenced_errors_and_files_that_could_not_be_checked_are_reported(repo: Path) -> None:
+    hidden = CheckResult("PY104", "x", "skipped", "meant, OPS-12", deliberate=True, silenced_errors=2)
+    alone = Report(TARGET | {"arguments": []}, (hidden,), unexamined="no verl was found")
+    jobs = (JobReport(str(repo / "jobs" / "run.sh"), alone),)
+    notes = log(replace(alone, jobs=jobs), repo)["invocations"][0]["toolExecutionNotifications"]
+    assert notes == [
+        {
+            "level": "note",
+            "message": {"text": "2 errors of PY104 silenced: meant, OPS-12"},
+            "associatedRule": {"id": "PY104"},
+        },
+        {
+            "level": "error",
+            "message": {"text": "jobs/run.sh: NOT CHECKED: no verl was found; 2 errors silenced (PY104)"},
+        },
+    ]
 
 
 def test_nodes_that_did_not_respond_are_reported(repo: Path) -> None:

@@ -23,7 +23,7 @@ from verl_doctor.toolkit.render import text as render_text
 from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.render.render import ReportAnswer
 from verl_doctor.toolkit.render.result_words import next_steps, repair_command, stopped_by
-from verl_doctor.toolkit.result import CheckResult, JobReport, ReasonKind, Repair, Report
+from verl_doctor.toolkit.result import CheckResult, EnvironmentFiles, JobReport, ReasonKind, Repair, Report
 from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location, Subject
 from verl_doctor.toolkit.text import harmless, wrapped
 
@@ -354,6 +354,14 @@ def test_finding_without_a_fix_is_named_next_to_a_repair_of_the_same_rule() -> N
     assert "No automatic repair: VLLM101, PY103" in text(left)
 
 
+def test_folder_for_variables_is_the_one_that_the_user_named() -> None:
+    variable = finding(location=None, subject=Subject("variable", "NCCL_DEBUG"))
+    content = report(variable)
+    assert "--output-env env " in repair_command("VLLM101", variable, content)
+    named = replace(content, environment=EnvironmentFiles("/my vars/env.sh", "/my vars/ray.yaml"))
+    assert "--output-env '/my vars' " in repair_command("VLLM101", variable, named)
+
+
 def test_document_matches_its_schema() -> None:
     schema = schema_text("report")
     repair = Repair(
@@ -364,8 +372,45 @@ def test_document_matches_its_schema() -> None:
         report(finding()),
         report(finding(location=None)),
         report(finding(), repairs=(repair,)),
+        replace(report(), jobs=(JobReport("/jobs/run.sh", report(finding())),)),
     ):
         validate(json.loads(json.dumps(document(content))), schema)
+
+
+def test_document_holds_what_was_not_judged_in_each_file_and_what_was_silenced() -> None:
+    hidden = replace(report().results[0], status="skipped", deliberate=True, silenced_errors=2)
+    waiting = replace(
+        report().results[0],
+        code="CFG102",
+        status="skipped",
+        reason="CFG101 failed",
+        reason_kind="follows from another rule",
+        follows_from="CFG101",
+    )
+    content = replace(report(), results=(hidden, waiting), unexamined="no verl was found")
+    found = document(replace(content, jobs=(JobReport("/jobs/run.sh", content),)))
+    assert found["results"][0]["silenced_errors"] == 2
+    assert found["jobs"] == [
+        {
+            "file": "/jobs/run.sh",
+            "verdict": "could_not_check",
+            "not_judged": [
+                {
+                    "codes": [],
+                    "reason": "no verl was found",
+                    "reason_kind": None,
+                    "follows_from": None,
+                },
+                {
+                    "codes": ["CFG102"],
+                    "reason": "CFG101 failed",
+                    "reason_kind": "follows from another rule",
+                    "follows_from": "CFG101",
+                },
+            ],
+            "silenced_errors": 2,
+        }
+    ]
 
 
 @pytest.mark.slow

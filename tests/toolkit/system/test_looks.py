@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from verl_doctor.toolkit.system.looks import states
-from verl_doctor.toolkit.system.looks.looks import Looks, counted
+from verl_doctor.toolkit.system.looks.looks import Kind, Looks, counted
 from verl_doctor.toolkit.system.looks.states import CannotBeKeptError, what_changed
 from verl_doctor.toolkit.system.looks.watching import watched
 
@@ -221,11 +221,12 @@ def test_late_collector_may_run_while_the_record_is_made() -> None:
         __slots__ = ()
 
         def rpartition(self, separator: str, /) -> tuple[str, str, str]:
-            for kind in ("followed", "links", "listed"):
-                found.add(f"/added/{len(found._followed)}", kind)
+            kinds: tuple[Kind, ...] = ("followed", "links", "listed")
+            for kind in kinds:
+                found.add(f"/added/{len(found._paths['followed'])}", kind)
             found.add_access(f"/added/{len(found._access)}", os.R_OK, answer=False)
             return super().rpartition(separator)
 
-    found._followed.add(Late("/late/name"))
-    found._links.add(Late("/late/link"))
+    found._paths["followed"].add(Late("/late/name"))
+    found._paths["links"].add(Late("/late/link"))
     assert found.record(time.time())["rows"]

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from verl_doctor.toolkit.collectors.api.decisions.bindings import END
-from verl_doctor.toolkit.collectors.api.decisions.decided import Decisions
+from verl_doctor.toolkit.collectors.api.decisions.conditions import Decisions
 from verl_doctor.toolkit.collectors.api.decisions.evaluation import Evaluation
 from verl_doctor.toolkit.collectors.api.decisions.evaluator import Evaluator
 from verl_doctor.toolkit.collectors.api.scopes import Scopes

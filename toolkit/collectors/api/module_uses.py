@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from verl_doctor.toolkit.collectors.api.decisions.decided import Decisions
+from verl_doctor.toolkit.collectors.api.annotations import annotations_of, are_evaluated
+from verl_doctor.toolkit.collectors.api.decisions.conditions import Decisions
 from verl_doctor.toolkit.collectors.api.expression_uses import ExpressionUses
 from verl_doctor.toolkit.collectors.api.guards import (
     error_of,
@@ -25,12 +26,9 @@ from verl_doctor.toolkit.collectors.api.patches import functions_put
 from verl_doctor.toolkit.collectors.api.recorder import Recorder
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
 from verl_doctor.toolkit.collectors.api.sent import senders
-from verl_doctor.toolkit.collectors.api.surroundings import NOT_LOOKED_AT, Surroundings, python_release
+from verl_doctor.toolkit.collectors.api.surroundings import NOT_LOOKED_AT, Surroundings
 from verl_doctor.toolkit.collectors.api.use import Context, Use, Uses, position
-from verl_doctor.toolkit.collectors.api.value import (
-    GONE,
-    Scope,
-)
+from verl_doctor.toolkit.collectors.api.value import GONE, Scope
 from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.python.answers import Present
 from verl_doctor.toolkit.sources.python.callers import Callers
@@ -42,7 +40,6 @@ from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
 _MANY = 3
-_DEFERS_ANNOTATIONS = (3, 14)
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -67,7 +64,7 @@ def read_uses(
     if around.settings is not None:
         reader.by_settings = Decisions(reader, around.settings).holds
     walker = _Walker(reader, scopes, senders(nodes))
-    walker.evaluates_annotations = _evaluates_annotations(tree, around.python)
+    walker.evaluates_annotations = are_evaluated(tree, around.python)
     top = walker.scopes.of_module(tree, nodes)
     reader.is_unbound = lambda name, scope: (
         _is_of(top, name, scope) and flags.is_unbound(tree.body, name, top)
@@ -80,6 +77,12 @@ def read_uses(
 
 
 class _Walker:
+    """Reads the statements of one module; `expressions` reads what is in them.
+
+    `put` are the functions that the current function puts in place of others, `callers` what calls the
+    methods of the examined packages.
+    """
+
     def __init__(self, reader: ValueReader, scopes: Scopes, sending: frozenset[str]) -> None:
         self.reader = reader
         self.scopes = scopes
@@ -92,8 +95,9 @@ class _Walker:
         self.evaluates_annotations = False
 
     def block(self, body: Iterable[ast.stmt], context: Context) -> None:
-        statements = list(body)
-        for index, node in enumerate(statements):
+        """Read statements that run one after the other."""
+        every = list(body)
+        for index, node in enumerate(every):
             self.statement(node, context)
             if isinstance(node, ast.If) and exits(node.body) and not node.orelse:
                 verdict = judge(node.test, self.reader, context.scope)
@@ -101,7 +105,7 @@ class _Walker:
                     return
                 goes_on = verdict.holds is False or self._refused(node, context) or _is_rare(node.test)
                 rest = context if goes_on else context.under(opposite(node.test), self.reader)
-                self.block(statements[index + 1 :], rest)
+                self.block(every[index + 1 :], rest)
                 return
 
     def _refused(self, node: ast.If, context: Context) -> bool:
@@ -117,6 +121,7 @@ class _Walker:
         )
 
     def statement(self, node: ast.stmt, context: Context) -> None:
+        """Read one statement, with those nested in it."""
         match node:
             case ast.Import() | ast.ImportFrom():
                 self._import(node, context)
@@ -167,7 +172,7 @@ class _Walker:
         for part in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.expressions.expression(part, context)
         if self.evaluates_annotations:
-            for annotation in _annotations(node):
+            for annotation in annotations_of(node):
                 for name in walk(annotation):
                     if isinstance(name, ast.Name):
                         self.lost.if_unbound(name, context)
@@ -207,19 +212,21 @@ class _Walker:
             return
         command = next((COMMANDS[package] for package in self.reader.versions if package in COMMANDS), "")
         tree = self.reader.sources.tree_of(command)
-        taken = parser_options(tree, command) if tree is not None else None
+        accepted = parser_options(tree, command) if tree is not None else None
         for place, given in options_given(node, call, context, self.reader, self.spreads):
-            fits = taken is not None and taken.takes(given.name)
-            known = fits or (taken is not None and taken.complete)
+            fits = accepted is not None and accepted.takes(given.name)
+            known = fits or (accepted is not None and accepted.complete)
             self.record.use(
                 "option",
                 given.name.replace("_", "-"),
                 given.at,
                 "present" if fits else "missing" if known else "unknown",
                 place,
-                nearest=nearest_option(given.name, taken.names) if taken is not None and not fits else "",
+                nearest=nearest_option(given.name, accepted.names)
+                if accepted is not None and not fits
+                else "",
                 reason="" if known else f"the options of {command} cannot be read",
-                read_from=taken.path if taken is not None else "",
+                read_from=accepted.path if accepted is not None else "",
             )
 
     def _class(self, node: ast.ClassDef, context: Context) -> None:
@@ -299,12 +306,12 @@ class _Walker:
         before = len(self.found.uses)
         self.block(node.body, replace(context, handlers=(*context.handlers, handlers)))
         body = self.found.uses[before:]
-        taken = False
+        is_caught = False
         for part, handler in zip(node.handlers, handlers, strict=True):
             inner = replace(context, ruled_out="")
             misses = {use.resolution for use in body if handler.takes(_error(use))}
-            if "missing" in misses and not taken:
-                taken = True
+            if "missing" in misses and not is_caught:
+                is_caught = True
                 self.block(part.body, inner)
             elif (
                 handler.only_for_imports
@@ -315,7 +322,7 @@ class _Walker:
                 continue
             else:
                 self.block(part.body, inner.noted(handler.text))
-        if not taken:
+        if not is_caught:
             self.block(node.orelse, context)
         self.block(node.finalbody, context)
 
@@ -349,35 +356,6 @@ class _Walker:
                 reason=reason,
                 read_from=str(file.path) if file is not None else "",
             )
-
-
-def _evaluates_annotations(tree: ast.Module, python: str) -> bool:
-    """Return whether a module's functions certainly evaluate their annotations when defined.
-
-    Python did so up to 3.13.
-    """
-    deferred = any(
-        isinstance(node, ast.ImportFrom)
-        and node.module == "__future__"
-        and any(alias.name == "annotations" for alias in node.names)
-        for node in tree.body
-    )
-    release = python_release(python)
-    return not deferred and bool(release) and release < _DEFERS_ANNOTATIONS
-
-
-def _annotations(node: _FunctionNode) -> Iterator[ast.expr]:
-    """Yield the annotations of a function's parameters and of its result."""
-    arguments = [
-        *node.args.posonlyargs,
-        *node.args.args,
-        *node.args.kwonlyargs,
-        node.args.vararg,
-        node.args.kwarg,
-    ]
-    yield from (argument.annotation for argument in arguments if argument is not None and argument.annotation)
-    if node.returns is not None:
-        yield node.returns
 
 
 def _is_of(top: Scope, name: str, scope: Scope) -> bool:

@@ -25,10 +25,9 @@ Resolution = Literal["present", "missing", "unknown"]
 class Use:
     """A single use. `unit` is the function or method that contains it ("" at module level).
 
-    `kind` is "import", "attribute", "store", "keyword", "positional", "meaning", "required" or, for rules to
-    come, "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss.
-    `unread` are modules that an import needs and that could not be read. `lacks` is what is missing: the
-    whole "module", or a "name" in it.
+    `kind` and `name` are those of `ApiUse`. `when` holds the conditions around it, `guard` what would catch
+    or avoid a miss. `unread` are modules that an import needs and that could not be read. `lacks` is what is
+    missing: the whole "module", or a "name" in it.
     """
 
     kind: str

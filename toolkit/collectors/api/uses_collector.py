@@ -26,24 +26,13 @@ from verl_doctor.toolkit.system.run_in_child import in_child
 
 R = TypeVar("R")
 
-
 # The other engines for rollouts, and the packages from which vLLM's own modules import names that come and
 # go.
 _ENGINES = frozenset({"sglang"})
-
-
 _VLLM_IMPORTS = frozenset({"transformers"})
-
-
 _VLLM_SECONDS = 45
-
-
 _LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
-
-
 _KEPT = 64  # jobs that consulted different settings
-
-
 _FEW = 200  # fewer sources are read faster than a process starts
 
 
@@ -117,9 +106,9 @@ def _remembered(
     listings: Listings,
     settings: Settings,
 ) -> VllmUses | Unknown:
-    """Like `remembered`, for a job with the same answers to what an earlier result consulted.
+    """Return what was read of these trees for a job whose settings give the same answers; else read them.
 
-    The earlier result is for the two trees.
+    `about` and `places` identify the trees. A result keeps the names of the settings that it consulted.
     """
     job = (bool(settings.tree), settings.chosen, settings.program, settings.features)
     trees = key_of((about, job), places, listings)

@@ -24,11 +24,12 @@ from verl_doctor.toolkit.collectors.launch.launch import (
 )
 from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
 from verl_doctor.toolkit.collectors.launch.shell_refused import refused
+from verl_doctor.toolkit.collectors.launch.stopped import not_found, stopped
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_in_file
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.make.makefile import NAMES
-from verl_doctor.toolkit.sources.shell.found import Argument, Stop
+from verl_doctor.toolkit.sources.shell.found import Argument
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 from verl_doctor.toolkit.system.secret import (
@@ -218,7 +219,7 @@ def _launch(
         ),
         tuple(dict.fromkeys(reader.unread)),
         ray_starts=tuple(map(_words, reader.ray_starts)),
-        stopped=_stopped(reader, program) or _not_found(reader, program),
+        stopped=stopped(reader, program) or not_found(reader, program),
         stops_ray=reader.stops_ray,
         limits=program.limits if program else tuple(reader.limits),
         submitted=program is not None and program.submitted,
@@ -227,62 +228,6 @@ def _launch(
         installs=reader.installs,
         in_container=program is not None and program.in_container,
     )
-
-
-def _stopped(reader: LaunchReader, program: Program | None) -> tuple[ScriptError, ...]:
-    """Return where bash stops before it reaches the program.
-
-    An error that ends a single command counts only if no program is left.
-    """
-    return tuple(
-        ScriptError(stop.path, stop.line, stop.message, stop.extended, stop.lacks_arguments)
-        for stop in reader.stops
-        if (stop.whole and _is_before(stop, program)) or program is None
-    )[:1]
-
-
-def _not_found(reader: LaunchReader, program: Program | None) -> tuple[ScriptError, ...]:
-    """Return what is missing when the job starts: its program, the program's source or an output folder."""
-    if (
-        program is None
-        or program.submitted
-        or program.conditional
-        or reader.unread
-        or reader.is_there is None
-    ):
-        return ()
-    message = program.missing or _not_on_path(program, reader.is_there)
-    return (ScriptError(program.path, program.line, message),) if message else ()
-
-
-def _not_on_path(program: Program, is_there: Callable[[str], bool]) -> str:
-    """Return the shell's error for a program in no folder of the PATH a script sets; "" if all are found."""
-    folders = [] if program.is_elsewhere else _folders_of_path(program)
-    for name in program.names:
-        if (
-            name
-            and folders
-            and "/" not in name
-            and not any(is_there(str(Path(program.folder, folder, name))) for folder in folders)
-        ):
-            return f"{name}: command not found"
-    return ""
-
-
-def _folders_of_path(program: Program) -> list[str]:
-    """Return the folders of the PATH that the script sets; none if it sets none, or if they are unknown."""
-    paths = [change for change in program.changes if change.name == "PATH"]
-    if not paths or any(change.conditional or change.removed or change.value is None for change in paths):
-        return []
-    return [folder for folder in (paths[-1].value or "").split(os.pathsep) if folder]
-
-
-def _is_before(stop: Stop, program: Program | None) -> bool:
-    return program is None or stop.path != program.path or stop.line <= _last_line(program)
-
-
-def _last_line(program: Program) -> int:
-    return max([program.line, *(word.line for word in program.words if word.path == program.path)])
 
 
 def _no_runtime_env(path: str, why: str) -> ScriptError:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypedDict, get_args
 
 from rich.text import Text
 
 from verl_doctor.toolkit import verdict as verdicts
+from verl_doctor.toolkit.comparison.meaning import ByHand
 from verl_doctor.toolkit.console.markdown_text import code, escaped
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.json_document import Count, Keyword, plain
@@ -41,15 +42,36 @@ _CODES: Mapping[Verdict, ExitCode] = {
 }
 
 
-def with_snapshot(target: Target) -> str:
-    """Return the next command when only the old cluster can provide the data."""
-    command = shlex.join(("verl-doctor", "checklist", "--from", "OLD.json", *target.arguments))
-    return f"{command}  # OLD.json: verl-doctor snapshot OLD.json, on the old cluster"
+@dataclass(frozen=True)
+class Invocation:
+    """This run of `checklist`, for commands that repeat it.
+
+    `old` is the snapshot of the old cluster, `log` the DEBUG run's log, "" for none, and `nodes` are the
+    options that name other nodes.
+    """
+
+    target: Target
+    old: str = ""
+    nodes: tuple[str, ...] = ()
+    log: str = ""
+
+    def again(self, *more: str) -> str:
+        """Return the command for the same run with more options."""
+        old = ("--from", self.old) if self.old else ()
+        log = ("--log", self.log) if self.log else ()
+        return shlex.join(
+            ("verl-doctor", "checklist", *old, *self.nodes, *log, *more, *self.target.arguments)
+        )
+
+    def with_snapshot(self) -> str:
+        """Return the next command when only the old cluster can provide the data."""
+        command = replace(self, old="OLD.json").again()
+        return f"{command}  # OLD.json: verl-doctor snapshot OLD.json, on the old cluster"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One judgement of a step: a state, its evidence in sentences, and the command for what is left.
+    """One judgement of a step: a state, its evidence in sentences, and the command or words for what is left.
 
     A state of None gives evidence without judging.
     """
@@ -139,7 +161,9 @@ def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
             for line in wrapped(harmless(sentence), width, indent=_BLANK, hanging=f"{_BLANK}  "):
                 yield Text(line)
         if step.do:
-            yield Text(harmless(f"{_BLANK}-> {step.do}"), style="bold")  # a command is never wrapped
+            columns = width if isinstance(step.do, ByHand) else None  # a command is never wrapped
+            do = wrapped(harmless(step.do), columns, indent=f"{_BLANK}-> ", hanging=f"{_BLANK}   ")
+            yield from (Text(line, style="bold") for line in do)
 
 
 def markdown_lines(these: Checklist) -> Iterator[str]:
@@ -169,7 +193,7 @@ class StepDocument(TypedDict):
     title: Annotated[str, Keyword("minLength", 1)]
     state: State
     evidence: Annotated[list[str], Keyword("minItems", 1)]
-    do: Annotated[str, "the next command; empty if the step is done"]
+    do: Annotated[str, "the next command, or what to do by hand; empty if the step is done"]
 
 
 _From = TypedDict(

@@ -72,7 +72,18 @@ def checklist(
         found = examine(Request(run), progress.show)
         others, now = (None, None) if nodes is None else _examined_nodes(nodes, run, progress)
         progress.show("checking the steps")
-        done = steps(Look(run, found.facts, found.report, others, now, before, log))
+        done = steps(
+            Look(
+                run,
+                found.facts,
+                found.report,
+                others,
+                now,
+                before,
+                log,
+                () if nodes is None else nodes.arguments,
+            )
+        )
     these = Checklist(done, found.report, "" if before is None else _snapshot_title(before))
     return show(ChecklistAnswer(these), form, file)
 
@@ -86,7 +97,9 @@ def _examined_nodes(nodes: RequestedNodes, run: Session, progress: Progress) -> 
     from verl_doctor.toolkit.snapshot.examination import KeptNodes  # noqa: PLC0415 - a checklist of one machine does without
 
     seen = snapshot.look(run, nodes, progress.show)
-    return examine(Request(run, KeptNodes(seen.nodes)), progress.show).report, seen
+    report = examine(Request(run, KeptNodes(seen.nodes)), progress.show).report
+    arguments = [*nodes.arguments, *report.target["arguments"]]
+    return replace(report, target={**report.target, "arguments": arguments}), seen
 
 
 def _climb(run: Session, progress: Progress) -> None:

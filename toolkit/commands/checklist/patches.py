@@ -10,7 +10,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.markers import Markers, markers_in
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, Judgement, with_snapshot
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, Invocation, Judgement
 from verl_doctor.toolkit.comparison.meaning import complete
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
@@ -23,7 +23,9 @@ from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.text import counted, listed
 
 
-def judge_patches(old: Snapshot | None, run: Session, facts: Collection, arguments: str) -> list[Judgement]:
+def judge_patches(
+    old: Snapshot | None, run: Session, facts: Collection, arguments: str, invocation: Invocation
+) -> list[Judgement]:
     """Judge whether the imported verl contains the patches of the old tree.
 
     `arguments` name the target in commands about the environment.
@@ -42,12 +44,12 @@ def judge_patches(old: Snapshot | None, run: Session, facts: Collection, argumen
             Judgement(
                 "unknown",
                 ("only the old cluster can show whether these are all",),
-                with_snapshot(run.target),
+                invocation.with_snapshot(),
             ),
         ]
     if old.patches is None:
         lacking = f"{old.path} does not record what was patched"
-        return [statement, Judgement("unknown", (lacking,), with_snapshot(run.target))]
+        return [statement, Judgement("unknown", (lacking,), invocation.with_snapshot())]
     return [statement, _patches_beside(old, old.patches, here, trees, run, arguments)]
 
 

@@ -14,11 +14,11 @@ from typing import Any
 from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
 from verl_doctor.toolkit.commands.checklist.checklist import (
     NAMED,
+    Invocation,
     Judgement,
     State,
     Step,
     step,
-    with_snapshot,
 )
 from verl_doctor.toolkit.commands.checklist.patches import judge_patches
 from verl_doctor.toolkit.commands.checklist.tree import judge_tree
@@ -26,7 +26,7 @@ from verl_doctor.toolkit.commands.checklist.trials import judge_debug_run, judge
 from verl_doctor.toolkit.comparison.cause import Key, key_of
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison, compared
-from verl_doctor.toolkit.comparison.meaning import environment_arguments
+from verl_doctor.toolkit.comparison.meaning import ByHand, environment_arguments
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
@@ -35,7 +35,7 @@ from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import PHASES, Finding
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot, taken
 from verl_doctor.toolkit.system import toml
-from verl_doctor.toolkit.text import counted, in_bytes, listed
+from verl_doctor.toolkit.text import appended, counted, in_bytes, listed
 
 _NAMED = 4  # findings of one rule
 _FIRST_STEP = PHASES.index("first update")  # when verl logs its first step
@@ -45,8 +45,8 @@ _FIRST_STEP = PHASES.index("first update")  # when verl logs its first step
 class Look:
     """What steps are judged by: this run and its facts, the old cluster's snapshot, the DEBUG run's log.
 
-    If other nodes were queried, `nodes` has their results, and `new` is a snapshot of this cluster with these
-    nodes.
+    If other nodes were queried, `nodes` has their results, `new` is a snapshot of this cluster with these
+    nodes, and `node_options` are the options that name them.
     """
 
     run: Session
@@ -56,6 +56,7 @@ class Look:
     new: Snapshot | None = None
     old: Snapshot | None = None
     log: Path | None = None
+    node_options: tuple[str, ...] = ()
 
     @cached_property
     def comparison(self) -> Comparison | None:
@@ -70,16 +71,20 @@ class Look:
         return steps_logged(self.run, self.facts, self.log)
 
     @property
+    def invocation(self) -> Invocation:
+        """This run, for commands that repeat it."""
+        old = "" if self.old is None else self.old.path
+        return Invocation(self.run.target, old, self.node_options, str(self.log or ""))
+
+    @property
     def arguments(self) -> str:
         """The options with which another command examines the same target, with a space before them."""
-        words = shlex.join(self.run.target.arguments)
-        return f" {words}" if words else ""
+        return appended(self.run.target.arguments)
 
     @property
     def tree_arguments(self) -> str:
         """The same for a command about the environment alone, not about a job."""
-        words = shlex.join(environment_arguments(self.run.target))
-        return f" {words}" if words else ""
+        return appended(environment_arguments(self.run.target))
 
 
 def steps(look: Look) -> tuple[Step, ...]:
@@ -112,6 +117,7 @@ def _step(entry: Mapping[str, Any], look: Look) -> Step:
     do = f"{entry.get('do', '')}{look.arguments}"
     rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before, look.logged)]
     if look.nodes is not None and "on_nodes" in entry:
+        do = f"{entry.get('do', '')}{appended(look.node_options)}{look.arguments}"
         rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before, look.logged))
         rules += _missing_nodes(look.nodes)
     statements += [statement for statement in rules if statement.state is not None]
@@ -244,7 +250,7 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
         if not any(_stops(code, finding, before, look.logged) for code, finding in reported):
             return Judgement("done", (look.logged, *as_before))
         command, why = next_steps(rest)[0]
-        return Judgement("failed", (*_sentences(new), *as_before), command or why)
+        return Judgement("failed", (*_sentences(new), *as_before), command or ByHand(why))
     passed = rest.summary["pass"] + rest.summary["warn"]
     none = f"no error found by {counted(passed, 'more rule')}"
     lost = [result for result in rest.results if result.status == "skipped" and not result.deliberate]
@@ -254,7 +260,7 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
         after = f": {skipped}" if lost else ""
         sentence = f"{none}, but {first} stops the job before others would show{after}"
         command, why = next_steps(report)[0]
-        return Judgement("unknown", (sentence,), command or why)
+        return Judgement("unknown", (sentence,), command or ByHand(why))
     if rest.verdict == "could_not_check":
         return Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{look.arguments}")
     if lost:
@@ -265,34 +271,18 @@ def _rest_judged(report: Report, others: Container[str], before: Container[Key],
     return Judgement("done", (none,))
 
 
-_JUDGES: Mapping[str, Callable[[Look], list[Judgement]]] = {
-    "tree": lambda look: judge_tree(look.old, look.run, look.facts, look.log),
-    "patches": lambda look: judge_patches(look.old, look.run, look.facts, look.tree_arguments),
-    "sites": _judge_sites,
-    "environment": lambda look: judge_environment(look.comparison, look.run, look.facts, look.log, _codes()),
-    "job": _judge_job,
-    "quick": lambda look: judge_quick_test(look.run, look.facts, look.arguments),
-    "debug": lambda look: judge_debug_run(look.run, look.facts, look.log, look.arguments),
-}
-
-
 _OF_OTHER_STEPS = frozenset({"patch", "file"})
 
 
-def judge_environment(
-    found: Comparison | None, run: Session, facts: Collection, log: Path | None, judged: Container[str]
-) -> list[Judgement]:
+def _judge_environment(look: Look) -> list[Judgement]:
     """Judge the differences from the old cluster.
 
-    A run that logged a step despite a difference settles it. Findings that other steps are `judged` by are
+    A run that logged a step despite a difference settles it. Findings that other steps are judged by are
     not repeated.
     """
+    found, judged, run = look.comparison, _codes(), look.invocation
     if found is None:
-        return [
-            Judgement(
-                "unknown", ("only the old cluster can show the differences",), with_snapshot(run.target)
-            )
-        ]
+        return [Judgement("unknown", ("only the old cluster can show the differences",), run.with_snapshot())]
     breaks, matters = (
         [difference for difference in found.of(weight) if not _is_judged_elsewhere(difference, judged)]
         for weight in ("breaks", "matters")
@@ -300,7 +290,7 @@ def judge_environment(
     noise, nodes = len(found.of("noise")), len(found.new.nodes)
     rest = [f"{counted(noise, 'difference')} without consequence"] if noise else []
     rest += [f"{counted(nodes, 'node')} compared"] if nodes else []
-    do = shlex.join(("verl-doctor", "compare", found.old.path, *run.target.arguments))
+    do = shlex.join(("verl-doctor", "compare", found.old.path, *run.nodes, *run.target.arguments))
     if breaks:
         return [Judgement("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]
     lost = tuple(f"not compared: {sentence}" for sentence in found.lost)
@@ -309,11 +299,11 @@ def judge_environment(
     if not matters:
         return [Judgement("done", ("no difference matters", *rest))]
     sentences = (*_differing(matters), *rest)
-    if logged := steps_logged(run, facts, log):
+    if look.logged:
         return [
             Judgement(
                 "done",
-                (f"{logged}, with {counted(len(matters), 'difference')} that might matter", *sentences),
+                (f"{look.logged}, with {counted(len(matters), 'difference')} that might matter", *sentences),
             )
         ]
     settled = "a DEBUG run that logs a step shows that they are harmless"
@@ -342,3 +332,16 @@ def _differing(found: Sequence[Difference]) -> Iterator[str]:
         )
     if len(found) > NAMED:
         yield f"and {counted(len(found) - NAMED, 'more difference')}"
+
+
+_JUDGES: Mapping[str, Callable[[Look], list[Judgement]]] = {
+    "tree": lambda look: judge_tree(look.old, look.run, look.facts, look.log, look.invocation),
+    "patches": lambda look: judge_patches(
+        look.old, look.run, look.facts, look.tree_arguments, look.invocation
+    ),
+    "sites": _judge_sites,
+    "environment": _judge_environment,
+    "job": _judge_job,
+    "quick": lambda look: judge_quick_test(look.run, look.facts, look.invocation),
+    "debug": lambda look: judge_debug_run(look.run, look.facts, look.log, look.arguments, look.invocation),
+}

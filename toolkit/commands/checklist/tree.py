@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, Judgement, with_snapshot
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, Invocation, Judgement
 from verl_doctor.toolkit.commands.checklist.other_release import judge_other_release, origin
 from verl_doctor.toolkit.commands.checklist.tree_compare import HARMLESS, Damage, alone, compare
 from verl_doctor.toolkit.commands.checklist.trials import steps_logged
@@ -21,11 +21,12 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.repair.recorded import history
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
-from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.text import counted, listed
 
 
-def judge_tree(old: Snapshot | None, run: Session, facts: Collection, log: Path | None) -> list[Judgement]:
+def judge_tree(
+    old: Snapshot | None, run: Session, facts: Collection, log: Path | None, invocation: Invocation
+) -> list[Judgement]:
     """Judge whether every file of the original exists unchanged.
 
     Changes by verl-doctor and a proven launch script are excepted.
@@ -34,11 +35,11 @@ def judge_tree(old: Snapshot | None, run: Session, facts: Collection, log: Path 
     if isinstance(new, Unknown):
         return [Judgement("unknown", (new.reason,))]
     if old is None:
-        return _tree_alone(new, run.target)
+        return _tree_alone(new, invocation)
     was = old.get(TreeManifest)
     if isinstance(was, Unknown):
         lacking = f"{old.path} does not record the contents of the tree: {was.reason}"
-        return [Judgement("unknown", (lacking,), with_snapshot(run.target))]
+        return [Judgement("unknown", (lacking,), invocation.with_snapshot())]
     if (other := judge_other_release(old, run, facts, log)) is not None:
         # What an interrupted copy leaves is damage of any release, listed or not.
         bad = alone(new)
@@ -96,7 +97,7 @@ def _edited(scripts: list[Damage], run: Session, facts: Collection, log: Path | 
     return Judgement("open", (f"{named}; a DEBUG run that logs a step shows that this is intended",))
 
 
-def _tree_alone(new: TreeManifest, target: Target) -> list[Judgement]:
+def _tree_alone(new: TreeManifest, invocation: Invocation) -> list[Judgement]:
     if bad := alone(new):
         return [Judgement("failed", tuple(_shown(bad)), _mend(bad, "OLD", new))]
     if new.installed:
@@ -109,7 +110,7 @@ def _tree_alone(new: TreeManifest, target: Target) -> list[Judgement]:
         f"{counted(len(new.lines), 'file')} in {new.folder}; only the old cluster can show whether that is "
         "all"
     )
-    return [Judgement("unknown", (sentence,), with_snapshot(target))]
+    return [Judgement("unknown", (sentence,), invocation.with_snapshot())]
 
 
 def _shown(found: list[Damage]) -> Iterator[str]:

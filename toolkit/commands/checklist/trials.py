@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from verl_doctor.toolkit.commands.checklist.checklist import Judgement
+from verl_doctor.toolkit.commands.checklist.checklist import Invocation, Judgement
 from verl_doctor.toolkit.commands.script.variant import digest_of, made_from, path_of
 from verl_doctor.toolkit.commands.smoke import trial_cache
 from verl_doctor.toolkit.commands.smoke.trial_cache import Climbed, Logged
@@ -32,9 +32,9 @@ _OVERLAP = 64
 _SHELL = (".sh", ".bash", "")
 
 
-def judge_quick_test(run: Session, facts: Collection, arguments: str) -> list[Judgement]:
+def judge_quick_test(run: Session, facts: Collection, invocation: Invocation) -> list[Judgement]:
     """Judge whether the quick test passed with the present environment."""
-    do = f"verl-doctor checklist --run{arguments}"
+    do = invocation.again("--run")
     climb = trial_cache.recall(run, Climbed)
     rungs = {} if climb is None else {rung.number: rung for rung in climb.run.rungs}
     if climb is None or not any(number in rungs for number in QUICK):
@@ -53,11 +53,13 @@ def judge_quick_test(run: Session, facts: Collection, arguments: str) -> list[Ju
     return [Judgement("done", (f"{names}, tried on {climb.when} on {on}; nothing has changed since",))]
 
 
-def judge_debug_run(run: Session, facts: Collection, log: Path | None, arguments: str) -> list[Judgement]:
+def judge_debug_run(
+    run: Session, facts: Collection, log: Path | None, arguments: str, invocation: Invocation
+) -> list[Judgement]:
     """Judge whether this script has a DEBUG variant, and whether its first step was logged."""
     if not run.target.files or run.target.files[0].suffix not in _SHELL:
         target = replace(run.target, words=())  # a script is named instead of the command
-        do = shlex.join(("verl-doctor", "checklist", *target.arguments, "LAUNCH_SCRIPT"))
+        do = f"{replace(invocation, target=target).again()} LAUNCH_SCRIPT"
         return [Judgement("open", ("no launch script is named",), do)]
     script = run.target.files[0]
     variant = path_of(script, "DEBUG")
@@ -90,7 +92,7 @@ def judge_debug_run(run: Session, facts: Collection, log: Path | None, arguments
     if logged := steps_logged(run, facts, log):
         return [made, Judgement("done", (logged,))]
     quoted = shlex.quote(str(variant))
-    do = f"bash {quoted} 2>&1 | tee debug.log; verl-doctor checklist --log debug.log{arguments}"
+    do = f"bash {quoted} 2>&1 | tee debug.log; {replace(invocation, log='debug.log').again()}"
     return [made, Judgement("open", (_why_open(run, facts),), do)]
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from verl_doctor.toolkit.comparison import document as words
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison
+from verl_doctor.toolkit.comparison.meaning import ByHand
 from verl_doctor.toolkit.console.markdown_text import escaped
 from verl_doctor.toolkit.text import counted, harmless, listed, without_middle, wrapped
 
@@ -65,7 +66,8 @@ def _short(of: Comparison, width: int | None, most: int) -> Iterator[Text]:
         fits = width is None or len(whole) + 2 <= width
         yield from _lines(whole if fits else _head(first, of, more=more), width, "  ", "    ")
         if first.next:
-            yield Text(f"    {harmless(first.next)}", style="dim")
+            columns = width if isinstance(first.next, ByHand) else None  # a command is never wrapped
+            yield from _lines(first.next, columns, "    ", "      ", "dim")
     kinds = words.by_kind(of.of("matters"))
     if kinds:
         yield Text("May change what the job does:", style="bold yellow")

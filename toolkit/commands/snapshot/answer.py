@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +16,20 @@ from verl_doctor.toolkit.text import harmless
 
 @dataclass(frozen=True)
 class SnapshotAnswer(Answer):
-    """What was taken, the verdict on this machine, and the file that holds it, with its size in bytes."""
+    """What was taken, the verdict on this machine, and the file that holds it, with its size in bytes.
+
+    `nodes` are the options that named other nodes.
+    """
 
     snapshot: Snapshot
     report: Report
     file: Path
     size: int
+    nodes: Sequence[str] = ()
 
     def document(self) -> document.SnapshotDocument:
         """Return in JSON types what the snapshot contains, and what could not be examined."""
-        return document.document(self.snapshot, self.report, self.file, self.size)
+        return document.document(self.snapshot, self.report, self.file, self.size, self.nodes)
 
     def text_lines(self, _width: int | None) -> Iterable[str]:
         """Return the same as text."""

@@ -55,4 +55,5 @@ def snapshot(*, file: Path, options: Options, nodes: RequestedNodes | None, deep
         progress.show("checking")
         report = examine(Request(run, WholeSnapshot(replace(seen, nodes=FoldedNodes())))).report
     output.write(file, text, private=True)
-    return show(SnapshotAnswer(seen, report, file, len(text)), form, None)
+    named = () if nodes is None else nodes.arguments
+    return show(SnapshotAnswer(seen, report, file, len(text), named), form, None)

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in
 from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.expand import evaluated, fields
 from verl_doctor.toolkit.sources.shell.found import Argument, Stop
-from verl_doctor.toolkit.sources.shell.state import UNSET, Reference, Unset, Value
+from verl_doctor.toolkit.sources.shell.state import OPTIONS, UNSET, Reference, Unset, Value
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Text, Written, below
 from verl_doctor.toolkit.sources.shell.walk import Walk
 
@@ -138,9 +138,6 @@ def _shift(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
         walk.state.status = False if walk.state.called and None not in arguments else None
 
 
-_OPTIONS = {"e": "errexit", "u": "nounset", "a": "allexport", "f": "noglob"}
-
-
 def _set(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     walk.state.status = True
     words = iter(enumerate(argv[1:], 1))
@@ -154,7 +151,7 @@ def _set(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
             return
         for letter in text[1:]:
             _, following = next(words, (0, None)) if letter == "o" else (0, None)
-            name = following.text if following else _OPTIONS.get(letter)
+            name = following.text if following else OPTIONS.get(letter)
             if name:
                 walk.state.options[name] = text[0] == "-"
 

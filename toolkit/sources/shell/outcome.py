@@ -102,7 +102,7 @@ def name_of(node: Simple) -> str:
 
 
 def is_guard(node: Node) -> bool:
-    """Return whether a command only tests and looks for things, and prints or exits because of the result."""
+    """Return whether a command only tests, looks for things or enters a folder, and prints or exits then."""
     if isinstance(node, AndOr):
         return all(map(is_guard, (node.first, *(part for _, part in node.rest))))
     if isinstance(node, If):
@@ -115,7 +115,7 @@ def is_guard(node: Node) -> bool:
         return False
     name = name_of(node)
     changes = any(isinstance(part, Substitution) for part in below(node.words))
-    return not changes and (is_test(node) or name in QUERIES | _SAYS)
+    return not changes and (is_test(node) or name in QUERIES | _SAYS | {"cd"})
 
 
 def exit_of(nodes: Sequence[Node], before: str, functions: Functions) -> tuple[int, str] | None:

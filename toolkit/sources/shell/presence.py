@@ -17,6 +17,7 @@ from verl_doctor.toolkit.sources.shell.found import Argument, Call
 from verl_doctor.toolkit.sources.shell.made_files import ANYWHERE, MadeFiles, leads_to
 from verl_doctor.toolkit.sources.shell.outcome import is_query
 from verl_doctor.toolkit.sources.shell.scope import Scope
+from verl_doctor.toolkit.sources.shell.state import OPTIONS
 
 # Commands that are functions of the user's shell, also where a program has the same name, because they change
 # variables.
@@ -178,6 +179,13 @@ _OF_MACHINES = re.compile(
 _INSTALLED = re.compile(r"/(?:opt|usr|etc)/")  # nothing is put there while a job waits
 _SHALLOW = 2  # the parts of `/tmp`: such a folder is nobody's own
 _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
+_HEADER = re.compile(r"#!.*\b(?:ba|da|k)?sh((?:[ \t]+-\w+)+)")
+
+
+def options_of_header(source: str) -> set[str]:
+    """Return the letters of the options of `set` in the first line of a script: `#!/bin/bash -ea`."""
+    header = _HEADER.match(source)
+    return {letter for letter in header[1] if letter in OPTIONS} if header else set()
 
 
 @dataclass

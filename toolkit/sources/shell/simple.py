@@ -16,6 +16,8 @@ from verl_doctor.toolkit.sources.shell.syntax import Input, Simple, Substitution
 from verl_doctor.toolkit.sources.shell.test import holds, is_test
 from verl_doctor.toolkit.sources.shell.walk import DEEPEST, Walk
 
+_ALL_ARGUMENTS = frozenset({'"$@"', "$@", '"${@}"', "${@}", "$*"})
+
 
 def simple(walk: Walk, node: Simple) -> None:
     """Follow a builtin or a function; note another program."""
@@ -114,7 +116,7 @@ def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         walk.variables.with_own(for_this, lambda: builtin(walk, node, argv))
     elif name in state.functions and is_name and walk.depth < DEEPEST:
         walk.writes(node.written)
-        _function(walk, name, argv, for_this)
+        _function(walk, node, argv, for_this)
         note_failing(walk, node, name)
     elif builtin:
         walk.writes(node.written, printed_by(walk, node, argv))
@@ -178,13 +180,72 @@ def _not_run(walk: Walk, node: Simple, given: Input) -> None:
     walk.state.status = False
 
 
-def _function(walk: Walk, name: str, argv: list[Argument], changes: Sequence[EnvironmentChange]) -> None:
-    """Follow a function at its call. `changes` are the variables set for it alone."""
-    here, before, called = walk.path, walk.state.arguments, walk.state.called
+def _function(walk: Walk, node: Simple, argv: list[Argument], changes: Sequence[EnvironmentChange]) -> None:
+    """Follow a function at its call. `changes` are the variables set for it alone.
+
+    With `"$@"` it has the script's arguments, which are unknown where none were named: then it is noted if
+    the script ends because there are none.
+    """
+    name = argv[0].text or ""
+    if not _gets_those_of_script(walk, node):
+        _body(walk, name, passed(argv[1:]), changes, called=True)
+        return
+    ends, reached = _ends_without_arguments(walk, name, changes)
+    calls, stops = len(walk.calls), len(walk.stops)
+    _body(walk, name, [], changes, called=False)
+    job = max(walk.calls[calls:], key=lambda call: len(call.argv), default=None)
+    if job is not None and _place(job) not in reached:
+        walk.stops += [
+            replace(
+                stop,
+                message=f"{stop.message}: the script is started without arguments",
+                whole=True,
+                lacks_arguments=True,
+            )
+            for stop in ends
+            if stop not in walk.stops[stops:]
+        ]
+
+
+def _gets_those_of_script(walk: Walk, node: Simple) -> bool:
+    """Return whether a call passes on the arguments of a script that is checked without any."""
+    state, words = walk.state, node.words
+    own = len(words) == 2 and isinstance(words[1], Written) and words[1].raw in _ALL_ARGUMENTS
+    return own and walk.lacks_arguments and not state.called and not state.arguments
+
+
+def _ends_without_arguments(
+    walk: Walk, name: str, changes: Sequence[EnvironmentChange]
+) -> tuple[list[Stop], set[tuple[str, int]]]:
+    """Return why the script certainly ends in a function without arguments, and the calls made until then."""
+    before, walk.state = walk.state, walk.copy()
+    calls, stops = len(walk.calls), len(walk.stops)
+    with walk.discarded(walk.stops):
+        _body(walk, name, [], changes, called=True)
+        found = walk.stops[stops:] if walk.state.ended else []
+        reached = set(map(_place, walk.calls[calls:]))
+    walk.state = before
+    return found, reached
+
+
+def _place(call: Call) -> tuple[str, int]:
+    return call.argv[0].path, call.argv[0].line
+
+
+def _body(
+    walk: Walk,
+    name: str,
+    given: list[str | None],
+    changes: Sequence[EnvironmentChange],
+    *,
+    called: bool,
+) -> None:
+    """Follow the body of a function; not `called`: it may get other arguments than those given."""
+    here, before, called_before = walk.path, walk.state.arguments, walk.state.called
     walk.path, bodies = walk.state.functions[name]
-    walk.state.arguments, walk.state.called = passed(argv[1:]), True
+    walk.state.arguments, walk.state.called = given, called
     walk.piped = None
     walk.depth += 1
     walk.variables.with_own(changes, lambda: walk.until("function", list(bodies)))
     walk.depth -= 1
-    walk.path, walk.state.arguments, walk.state.called = here, before, called
+    walk.path, walk.state.arguments, walk.state.called = here, before, called_before

@@ -13,6 +13,9 @@ from typing import TypeVar
 
 from verl_doctor.toolkit.sources.shell.syntax import Node, Written
 
+OPTIONS = {"e": "errexit", "u": "nounset", "a": "allexport", "f": "noglob"}
+"""The names of options of `set` by their letters."""
+
 _MOST_TEXTS = 16
 
 

@@ -19,9 +19,9 @@ from verl_doctor.toolkit.sources.shell.command_words import expanded
 from verl_doctor.toolkit.sources.shell.found import Call, Lines, Stop
 from verl_doctor.toolkit.sources.shell.made_files import MadeFiles
 from verl_doctor.toolkit.sources.shell.parse import parse
-from verl_doctor.toolkit.sources.shell.presence import Presence
+from verl_doctor.toolkit.sources.shell.presence import Presence, options_of_header
 from verl_doctor.toolkit.sources.shell.scope import Scope
-from verl_doctor.toolkit.sources.shell.state import Functions, ShellState, agreed
+from verl_doctor.toolkit.sources.shell.state import OPTIONS, Functions, ShellState, agreed
 from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
     Function,
@@ -132,6 +132,9 @@ class Walk:
     def script(self, source: str, line: int = 1) -> None:
         """Follow the text of a script whose first line has this number."""
         self.presence.read_header(source)
+        for letter in options_of_header(source):
+            # `bash run.sh` does not read that line; a batch system does.
+            self.state.options[OPTIONS[letter]] = True if self.presence.is_batch else None
         for name in _DESCRIPTOR.findall(source):
             self.state.variables.setdefault(name, None)
         try:

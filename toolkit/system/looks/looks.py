@@ -6,13 +6,16 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from verl_doctor.toolkit.system.looks.states import CannotBeKeptError, Settled, row_of
 
 _READLINK = os.readlink  # not those of `watching`, which note an access
 _GETCWD = os.getcwd
 _here = threading.local()
+
+Kind = Literal["followed", "links", "listed", "whole"]
+"""How a path was accessed: behind links, a link itself, the list of a folder, all entries of one."""
 
 
 class Looks:
@@ -25,18 +28,20 @@ class Looks:
     def __init__(self, ignored: Iterable[str], passing: Iterable[str]) -> None:
         self._ignored = tuple(f"{folder.rstrip('/')}/" for folder in ignored)
         self._passing = tuple(f"{folder.rstrip('/')}/" for folder in passing)
-        self._followed: set[str] = set()
-        self._links: set[str] = set()
-        self._listed: set[str] = set()
-        self._whole: set[str] = set()
+        self._paths: dict[Kind, set[str]] = {
+            "followed": set(),
+            "links": set(),
+            "listed": set(),
+            "whole": set(),
+        }
         self._access: dict[tuple[str, int], bool] = {}
         self.why_not = ""
         self.unkept: set[str] = set()
 
-    def add(self, path: Any, kind: str, folder: int | None = None) -> None:
-        """Note an access: `followed`, `links`, `listed`, or `whole` (all entries of a folder inspected)."""
+    def add(self, path: Any, kind: Kind, folder: int | None = None) -> None:
+        """Note an access."""
         if (name := self._name(path, folder)) is not None:
-            getattr(self, f"_{kind}").add(name)
+            self._paths[kind].add(name)
 
     def add_access(self, path: Any, mode: int, answer: bool) -> None:
         """Note the result of a permission check."""
@@ -69,10 +74,10 @@ class Looks:
         """
         if self.why_not:
             raise CannotBeKeptError(self.why_not)
-        for folder in tuple(self._whole):
+        for folder in tuple(self._paths["whole"]):
             names = [f"{folder}/{name}" for name in _names(folder)]
-            self._followed.update(names)
-            self._links.update(names)
+            self._paths["followed"].update(names)
+            self._paths["links"].update(names)
         settled = Settled(began)
         rows = [row_of(*entry, settled.check) for entry in self._by_folder()]
         return {
@@ -82,9 +87,9 @@ class Looks:
 
     def _by_folder(self) -> list[tuple[str, str, str, bool]]:
         """Return each folder with the names followed, those not followed, and whether it was listed."""
-        listed = frozenset(self._listed)
+        listed = frozenset(self._paths["listed"])
         found: dict[str, tuple[list[str], list[str]]] = {folder: ([], []) for folder in listed}
-        for number, paths in enumerate((tuple(self._followed), tuple(self._links))):
+        for number, paths in enumerate((tuple(self._paths["followed"]), tuple(self._paths["links"]))):
             for path in paths:
                 folder, _, name = path.rpartition("/")
                 found.setdefault(folder or "/", ([], []))[number].append(name or ".")

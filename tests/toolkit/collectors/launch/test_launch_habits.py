@@ -87,6 +87,9 @@ GUARD = f'command -v no_such_tool >/dev/null || {{ echo "it is missing"; exit 1;
 ROUNDS = f'for tool in bash no_such_tool; do\n  if ! command -v "$tool" >/dev/null; then exit 2; fi\ndone\n{START} a=1'
 FILES = f'for f in here.txt gone.txt; do\n  [ -f "$f" ] || exit 3\ndone\n{START} a=1'
 
+GONE = "cd: gone: No such file or directory"
+FOLDERS = f'for d in one two; do\n  echo "$d"\n  cd gone || exit 1\n  {START} a=$d\ndone'
+
 
 @pytest.mark.parametrize(
     ("script", "message"),
@@ -99,6 +102,18 @@ FILES = f'for f in here.txt gone.txt; do\n  [ -f "$f" ] || exit 3\ndone\n{START}
         (f"curl -sSL https://example.org/get.sh | bash\n{GUARD}", ""),
         (GUARD.replace("exit 1", "exit 0"), ""),
         (FILES.replace("exit 3", "continue"), ""),
+        (FOLDERS, GONE),
+        (FOLDERS.replace("|| exit 1", "|| { echo no folder; exit 4; }"), GONE),
+        (FOLDERS.replace('echo "$d"', 'cd "$PWD" || exit 5'), GONE),
+        (FOLDERS.replace("gone", "."), ""),
+        (FOLDERS.replace("|| exit 1", "|| continue"), ""),
+        (FOLDERS.replace("gone", '"$d" 2>/dev/null'), ""),
+        (FOLDERS.replace("for d", "mkdir -p gone\nfor d"), ""),
+        (FOLDERS.replace("one two", '"$@"'), ""),
+        (FOLDERS.replace("one two", ""), ""),
+        (FOLDERS.replace("one two", "$(ls)"), ""),
+        (FOLDERS.replace("for d", 'if [ -n "$UNKNOWN_HERE" ]; then for d').replace("done", "done; fi"), ""),
+        (FOLDERS.replace("for d in one two", "while read -r d"), ""),
         (f"touch gone.txt\n{FILES}", ""),
         (f"until [ -f gone.txt ]; do sleep 1; done\n{FILES}", ""),
         (f"until [ -f other.txt ]; do sleep 1; done\n{FILES}", "exit 3: gone.txt does not exist"),
@@ -106,6 +121,7 @@ FILES = f'for f in here.txt gone.txt; do\n  [ -f "$f" ] || exit 3\ndone\n{START}
 )
 def test_script_that_ends_because_something_is_missing(tmp_path: Path, script: str, message: str) -> None:
     (tmp_path / "here.txt").touch()
+    (tmp_path / "one").mkdir()
     found = read(tmp_path, script, has_gpus=True).stopped
     assert [stop.message for stop in found] == ([message] if message else [])
 
@@ -232,6 +248,52 @@ def test_script_that_requires_arguments(tmp_path: Path, head: str, message: str)
     stopped = read(tmp_path, f"{head}\n{START} a=$1").stopped
     assert [stop.message for stop in stopped] == ([message] if message else [])
     assert [stop.lacks_arguments for stop in stopped] == ([message == LACKS] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("[ $# -ge 1 ] || exit 1\n  {start}", LACKS),
+        ('case "$1" in\n  grpo) shift;;\n  *) echo Usage; exit 1;;\n  esac\n  {start}', LACKS),
+        ("LR=\n  while [ $# -gt 0 ]; do\n  LR=$2; shift 2; done\n  [[ -n $LR ]] || exit 1\n  {start}", LACKS),
+        ("set -u\n  LR=$1\n  {start}", ""),
+        ("{start}\n  [ $# -ge 1 ] || exit 1", ""),
+        ("if [ $# -gt 0 ]; then exit 1; fi\n  {start}", ""),
+        ("[ -n $UNKNOWN ] || { [ $# -gt 0 ] || exit 1; }\n  {start}", ""),
+        ("if [ $# = 0 ]; then exit 0; fi\n  {start}", ""),
+        ("MODE=b\n  [ $MODE = a ] || exit 2", "exit 2"),
+    ],
+)
+def test_function_that_gets_the_arguments_of_the_script(tmp_path: Path, body: str, message: str) -> None:
+    script = "main() {\n  " + body.replace("{start}", f"{START} a=$1") + '\n}\nmain "$@"'
+    stopped = read(tmp_path, script).stopped
+    assert [stop.message for stop in stopped] == ([message] if message else [])
+    assert [stop.lacks_arguments for stop in stopped] == (["without" in message] if message else [])
+
+
+def test_function_gets_arguments_that_nobody_named(tmp_path: Path) -> None:
+    for script in (f"{START} a=$1", f'main() {{\n  {START} a=$1\n}}\nmain "$@"'):
+        assert words_of(read(tmp_path, script)) == [None]
+    assert words_of(read(tmp_path, f"main() {{\n  {START} a=$1\n}}\nmain")) == ["a="]
+
+
+@pytest.mark.parametrize(
+    ("header", "conditional"),
+    [
+        ("#!/bin/bash -a", True),
+        ("#!/usr/bin/env -S bash -e -a", True),
+        ("#!/bin/bash -ea\n#SBATCH --nodes=1", False),
+        ("#!/bin/bash -e", None),
+        ("# bash -a", None),
+    ],
+)
+def test_options_in_the_first_line(tmp_path: Path, header: str, conditional: bool | None) -> None:
+    """`bash run.sh` does not read them: what they export may be exported, in a batch job certainly."""
+    found = read(tmp_path, f"{header}\nNCCL_DEBUG=INFO\n{START} a=1")
+    seen = [
+        (setting.value, setting.conditional) for setting in found.settings if setting.name == "NCCL_DEBUG"
+    ]
+    assert seen == ([] if conditional is None else [("INFO", conditional)])
 
 
 def test_arguments_that_are_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from verl_doctor.toolkit.commands.checklist.checklist import (
     text_lines,
 )
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.comparison.meaning import ByHand
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.system import toml
@@ -108,9 +109,19 @@ def test_command_is_on_a_line_of_its_own_and_never_wrapped() -> None:
     assert [line for line in lines if "->" in line] == [f"    -> {step.do}" for step in STEPS if step.do]
 
 
+def test_remedy_in_words_is_wrapped() -> None:
+    remedy = ByHand("/jobs/run.sh:9: " + "write the name of the folder " * 6)
+    lines = [
+        line.plain for line in text_lines(Checklist([Step("job", "t", "failed", ("e",), remedy)], REPORT), 80)
+    ]
+    at = next(number for number, line in enumerate(lines) if "->" in line)
+    assert max(map(len, lines[at:])) <= 80
+    assert " ".join(line.strip() for line in lines[at:]) == f"-> {remedy.strip()}"
+
+
 def test_command_that_needs_the_old_cluster_is_about_the_named_target() -> None:
     target = Target(Path("/env/bin/python"), "--python", vllm=Path("/src/vllm"))
-    command, _, comment = checklist.with_snapshot(target).partition("  # ")
+    command, _, comment = checklist.Invocation(target).with_snapshot().partition("  # ")
     named = "--python /env/bin/python --tree vllm=/src/vllm"
     assert command == f"verl-doctor checklist --from OLD.json {named}"
     assert comment == "OLD.json: verl-doctor snapshot OLD.json, on the old cluster"

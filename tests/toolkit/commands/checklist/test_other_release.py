@@ -14,13 +14,14 @@ from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.packages.records import Drift, PackageRecord, Records
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
 from verl_doctor.toolkit.commands.checklist import other_release
-from verl_doctor.toolkit.commands.checklist.checklist import Judgement
+from verl_doctor.toolkit.commands.checklist.checklist import Invocation, Judgement
 from verl_doctor.toolkit.commands.checklist.tree import judge_tree
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.target import Target
 
 RUN: Any = SimpleNamespace(target=Target(Path("/env/bin/python"), "--python"))
+AGAIN = Invocation(RUN.target)
 SITE = "/env/lib/python3.11/site-packages/verl"
 
 
@@ -43,7 +44,7 @@ def judged(
     old: dict[type, Any], new: dict[type, Any], monkeypatch: pytest.MonkeyPatch, logged: str = ""
 ) -> Judgement:
     monkeypatch.setattr(other_release, "steps_logged", lambda *_: logged)
-    (found,) = judge_tree(Snapshot(old, path="OLD.json"), RUN, Collection((), new), None)
+    (found,) = judge_tree(Snapshot(old, path="OLD.json"), RUN, Collection((), new), None, AGAIN)
     return found
 
 
@@ -88,8 +89,11 @@ def test_old_checkout_is_copied_beside_a_wheel_and_not_into_it(monkeypatch: pyte
     assert found.do == f"rsync -a /old/verl/ FOLDER/ && {install}  # FOLDER: a new one"
     named: Any = SimpleNamespace(target=replace(RUN.target, verl=Path("/here/verl")))
     new = Collection((), facts("0.8.0"))
-    (found,) = judge_tree(Snapshot(facts("0.9.1", "/old/verl", wheel=False)), named, new, None)
+    (found,) = judge_tree(Snapshot(facts("0.9.1", "/old/verl", wheel=False)), named, new, None, AGAIN)
     assert found.do == "rsync -a /old/verl/ FOLDER/  # FOLDER: a new one, to be named with --verl"
+    (found,) = judge_tree(Snapshot(facts("0.9.1")), named, new, None, AGAIN)
+    install = "/env/bin/python -m pip install --no-deps --target FOLDER verl==0.9.1"
+    assert found.do == f"{install}  # FOLDER: a new one, to be named with --verl"
 
 
 def test_builds_of_one_release_are_no_other_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +118,9 @@ def test_tree_without_a_list_of_files_is_not_called_intact(monkeypatch: pytest.M
     assert found.evidence[0].endswith("no list of files shows whether 0.8.0 is complete; 0.9.1 is intact")
     half = "file 644 90 aa8 aa8 protocol.py.filepart"
     new[TreeManifest] = TreeManifest(SITE, "", (*new[TreeManifest].lines, half), installed=True)
-    broken, other = judge_tree(Snapshot(facts("0.9.1"), path="OLD.json"), RUN, Collection((), new), None)
+    broken, other = judge_tree(
+        Snapshot(facts("0.9.1"), path="OLD.json"), RUN, Collection((), new), None, AGAIN
+    )
     assert (broken.state, other.state) == ("failed", "open")
     assert broken.evidence == ("half copied: protocol.py.filepart, left by an interrupted copy",)
 

@@ -9,14 +9,25 @@ from typing import Any, cast
 
 import pytest
 
-from verl_doctor.toolkit.commands.checklist.checklist import State
-from verl_doctor.toolkit.commands.checklist.steps import Look, _by_rules, _judge_job, _judge_sites_unset
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
+from verl_doctor.toolkit.commands.checklist.checklist import Invocation, State
+from verl_doctor.toolkit.commands.checklist.steps import (
+    _JUDGES,
+    Look,
+    _by_rules,
+    _judge_job,
+    _judge_sites_unset,
+    _step,
+)
 from verl_doctor.toolkit.commands.checklist.trials import judge_debug_run
 from verl_doctor.toolkit.comparison.cause import key_of
+from verl_doctor.toolkit.comparison.meaning import ByHand
+from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.result import CheckResult, Report, Status
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity
-from verl_doctor.toolkit.target import Options, discover
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.target import Options, Target, discover
 
 
 def finding(severity: Severity, message: str = "it is cold in /a") -> Finding:
@@ -88,8 +99,36 @@ def test_missing_paths_name_where_they_can_come_from(name: str, tmp_path: Path) 
 def test_script_is_named_instead_of_the_command(tmp_path: Path) -> None:
     options = Options(launch=("env", "A=b c", "python3", "-m", "verl.trainer.main_ppo"), data=(tmp_path,))
     run: Any = SimpleNamespace(target=discover(options, Machine(cwd=tmp_path)))
-    (judged,) = judge_debug_run(run, cast("Any", None), None, " ignored")
-    assert judged.do == f"verl-doctor checklist --data {tmp_path} LAUNCH_SCRIPT"
+    again = Invocation(run.target, "OLD.json")
+    (judged,) = judge_debug_run(run, cast("Any", None), None, " ignored", again)
+    assert judged.do == f"verl-doctor checklist --from OLD.json --data {tmp_path} LAUNCH_SCRIPT"
+
+
+def test_commands_keep_the_options_that_the_user_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = "verl_doctor.toolkit.commands.checklist"
+    monkeypatch.setattr(f"{names}.trials.trial_cache.recall", lambda *_: None)
+    monkeypatch.setattr(f"{names}.steps._entries", list)
+    monkeypatch.setattr(f"{names}.steps.compared", lambda *_: None)
+    run: Any = SimpleNamespace(target=Target(Path("/env/bin/python"), "--python"))
+    nodes = RequestedNodes(("node1", "node2"), "srun", 90.0)
+    old = Snapshot({}, path="/old.json")
+    look = Look(
+        run, Collection((), {}), job_with().report, old=old, log=Path("a.log"), node_options=nodes.arguments
+    )
+    named = "--nodes 'node[1-2]' --via srun --budget 90s"
+    (quick,) = _JUDGES["quick"](look)
+    target = "--python /env/bin/python"
+    assert quick.do == f"verl-doctor checklist --from /old.json {named} --log a.log --run {target}"
+    (missing,) = _JUDGES["environment"](replace(look, old=None))
+    command, _, _ = missing.do.partition("  # ")
+    assert command == f"verl-doctor checklist --from OLD.json {named} --log a.log {target}"
+
+
+def test_command_about_nodes_names_them() -> None:
+    lost = CheckResult("SITE101", "t", "fail", findings=(finding("error"),))
+    look = replace(job_with(), nodes=Report({}, (lost,)), node_options=("--cluster",))
+    entry = {"key": "x", "title": "t", "do": "verl-doctor check --select SITE", "on_nodes": ["SITE101"]}
+    assert _step(entry, look).do == "verl-doctor check --select SITE --cluster run.sh"
 
 
 def job_with(*results: CheckResult) -> Look:
@@ -103,10 +142,12 @@ def test_fault_of_the_launch_script_fails_the_step_of_the_job() -> None:
     elsewhere = CheckResult("VLLM101", "t", "fail", findings=(finding("error"),))
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(typo,)), elsewhere))
     assert (judged.state, judged.evidence) == ("failed", ("CFG101 no setting data.x (run.sh:9)",))
-    assert judged.do == "/jobs/run.sh:9: write data.y"
+    assert judged.do == ByHand("/jobs/run.sh:9: write data.y")
+    assert isinstance(judged.do, ByHand)
     repaired = replace(typo, fix="script-word")
     (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(repaired,))))
     assert judged.do == "verl-doctor fix run.sh"
+    assert not isinstance(judged.do, ByHand)
 
 
 def test_step_of_the_job_is_not_ticked_while_another_step_stops_the_job() -> None:

@@ -1,8 +1,10 @@
-"""Decisions on conditions that depend on the job's settings or on a flag set elsewhere in verl."""
+"""Whether a condition holds that depends on the job's settings or on a flag set elsewhere in verl."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from verl_doctor.toolkit.collectors.api.decisions.bindings import END
 from verl_doctor.toolkit.collectors.api.decisions.evaluation import Evaluation
@@ -37,26 +39,28 @@ class Decisions:
         return held
 
     def _holds(self, test: ast.expr, scope: Scope) -> bool | None:
-        evaluation = self.evaluation
-        before, evaluation.first_only = evaluation.first_only, False
-        try:
+        with self._anew() as evaluation:
             held = evaluation.truth(test, scope, _line_of(test))
             if held is False and evaluation.first_only:
                 return None
             return self._of_feature(test) if held is None else held
-        except RecursionError:
-            return None
-        finally:
-            evaluation.first_only = before
+        return None
 
     def is_none(self, node: ast.expr, scope: Scope) -> bool:
         """Return whether an expression is certainly None."""
+        with self._anew() as evaluation:
+            return evaluation.value(node, scope, _line_of(node)) is None and not evaluation.first_only
+        return False
+
+    @contextmanager
+    def _anew(self) -> Iterator[Evaluation]:
+        """Evaluate something of its own; what is nested too deeply for that stays undecided."""
         evaluation = self.evaluation
         before, evaluation.first_only = evaluation.first_only, False
         try:
-            return evaluation.value(node, scope, _line_of(node)) is None and not evaluation.first_only
+            yield evaluation
         except RecursionError:
-            return False
+            pass
         finally:
             evaluation.first_only = before
 
