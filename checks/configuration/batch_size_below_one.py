@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.configuration import WORKERS, configured, place
 from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import is_read, no_update, validates
@@ -40,6 +40,7 @@ _SIZES = (
     _Size("reward.num_workers", "first batch"),
     _Size(f"critic.{_MICRO}", "first update", unless="critic.use_dynamic_bsz"),
 )
+_IN_AGENT_LOOPS = (_Size(WORKERS, "first batch"),)
 _VALIDATED = (_Size(f"{_ROLLOUT}.val_kwargs.n", "first validation"),)
 _TUNED = (
     _Size("data.train_batch_size", "workers"),
@@ -106,6 +107,15 @@ def _examples() -> list[Example]:
             ),
         ),
         Example(
+            "no worker for agent loops",
+            configured(f"{WORKERS}=0"),
+            f"{WORKERS} is 0, but must be 1 or more",
+        ),
+        Example(
+            "no worker for agent loops, and the engine generates by itself",
+            configured(f"{WORKERS}=0", f"+{_ROLLOUT}.mode=sync"),
+        ),
+        Example(
             "no worker for rewards",
             configured("+reward.num_workers=0"),
             "reward.num_workers is 0, but must be 1 or more",
@@ -146,9 +156,9 @@ def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
 
     -1 stands for "all" or "no limit" in other settings, not here. Hydra and verl's validation accept it; a
     data loader then refuses it (`batch_size should be a positive integer value`), or the first batch cannot
-    be split (`chunks must be a strictly positive integer`, `integer modulo by zero`). Rewards need a worker:
-    0 does not leave them to the trainer, as it does for data loaders. The SFT trainer calculates with its
-    sizes, and has no other one in place of null.
+    be split (`chunks must be a strictly positive integer`, `integer modulo by zero`). Rewards and agent
+    loops need a worker: 0 does not leave them to the trainer, as it does for data loaders. The SFT trainer
+    calculates with its sizes, and has no other one in place of null.
 
     ## How to fix
 
@@ -156,7 +166,12 @@ def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
     `data.train_batch_size`, and all rows.
     """
     tunes = configuration.program.endswith("/sft_trainer.py")
-    for size in _TUNED if tunes else (*_SIZES, *(_VALIDATED if validates(configuration) else ())):
+    sizes = (
+        *_SIZES,
+        *(_VALIDATED if validates(configuration) else ()),
+        *(_IN_AGENT_LOOPS if configuration.get(f"{_ROLLOUT}.mode") != "sync" else ()),
+    )
+    for size in _TUNED if tunes else sizes:
         value = configuration.number(size.key)
         is_null = tunes and configuration.get(size.key) is None
         if (value is None and not is_null) or (value is not None and value >= size.least):

@@ -75,5 +75,6 @@ fresh_sft_level_lower_case fresh_checkpoint_without_optimizer fresh_assignment_w
 fresh_read_heredoc_under_set_e fresh_fully_async_old_module fresh_sft_empty_conversation fresh_adapter_folder_empty fresh_one_beta
 fresh_last_checkpoint_pipefail parts_spaces_around_equals tune_date_with_a_space parts_grep_finds_nothing
 keys_sft_resumed_without_optimizer report_talk_without_messages keys_groups_by_accuracy fresh_filter_metric_missing
+fresh_micro_batch_not_a_divisor fresh_checkpoint_shards_deleted no_agent_loops
 """.split()  # noqa: SIM905 - sixty names
 """Missed at first; found by rules that grew for their classes."""

@@ -45,6 +45,7 @@ _RESUME = "trainer.resume_from_path"
 _CHECKPOINTS = "trainer.default_local_dir"
 _TRACKER = "latest_checkpointed_iteration.txt"
 _CONTENTS = ("checkpoint.load_contents", "actor_rollout_ref.actor.checkpoint.load_contents")
+_STRATEGY = ("engine.strategy", "actor_rollout_ref.actor.strategy")
 # A shard of FSDP's, of which each process loads its own.
 _SHARD = re.compile(r"(\w+)_world_size_(\d+)_rank_\d+\.pt")
 # What verl saves of each of the contents (verl/utils/checkpoint/fsdp_checkpoint_manager.py).
@@ -313,7 +314,7 @@ def _of_other_contents(
         saved = " or ".join(map(str, counts))
         error = f"has shards for {saved} processes, but the job has {count}"
         yield OwnFile(key, str(place), "contents", phase, error=error)
-    elif counts and lacking:
+    elif lacking and (counts or configuration.get(_STRATEGY[ppo]) in ("fsdp", "fsdp2")):
         error = f"has no shards of {listed(lacking, 3)}, which {_CONTENTS[ppo]} names"
         yield OwnFile(key, str(place), "contents", phase, error=error)
 

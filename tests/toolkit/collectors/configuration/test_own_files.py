@@ -216,6 +216,34 @@ def test_checkpoint_of_a_fine_tuning_job(
 
 
 @pytest.mark.parametrize(
+    ("strategy", "problem"),
+    [
+        ("fsdp2", "has no shards of model, optimizer, which actor_rollout_ref.actor.checkpoint"),
+        ("megatron", ""),
+    ],
+)
+def test_checkpoint_whose_shards_were_deleted(tmp_path: Path, strategy: str, problem: str) -> None:
+    folder = tmp_path / "global_step_2" / "actor"
+    (folder / "huggingface").mkdir(parents=True)
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("2")
+    tree = {
+        "trainer": {
+            "resume_mode": "auto",
+            "default_local_dir": str(tmp_path),
+            "n_gpus_per_node": 1,
+            "nnodes": 1,
+        },
+        "actor_rollout_ref": {
+            "actor": {"strategy": strategy, "checkpoint": {"load_contents": ["model", "optimizer"]}}
+        },
+    }
+    composed = replace(configured(tree=tree)[0], program="/env/verl/trainer/main_ppo.py")
+    found = own_files.collect(composed, JOB, Machine(environ={}, cwd=tmp_path), UNREAD, UNREAD)
+    assert isinstance(found, OwnFiles)
+    assert [(file.error or "").startswith(problem) for file in found.files] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize(
     ("saved", "loaded", "problem"),
     [
         (("model", "optim", "extra_state"), ["model", "optimizer", "extra"], ""),
