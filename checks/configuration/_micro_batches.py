@@ -80,7 +80,7 @@ def micro_batches(configuration: Configuration) -> Iterator[Broken]:
 
 
 def _sharing_a_sequence(configuration: Configuration, model: str) -> float | None:
-    """The number of GPUs that share a sequence, None if unknown: that of the engine unless the old key is set."""
+    """The number of GPUs that share a sequence, None if unknown. The old key, above 1, has precedence."""
     name = "ulysses_sequence_parallel_size"
     old, new = (
         1 if configuration.get(key) is MISSING else configuration.number(key)
