@@ -233,9 +233,11 @@ class _Below(dict[type[ast.AST], tuple[str, ...]]):
     """The fields of each class of nodes that may hold nodes: names, contexts and operators do not."""
 
     _WITHOUT = frozenset(
-        """
-        arg asname attr conversion ctx id is_async kind kwd_attrs level module op ops rest simple type_comment
-        """.split()
+        (
+            *("arg", "asname", "attr", "id", "kwd_attrs", "module", "rest"),
+            *("ctx", "op", "ops"),
+            *("conversion", "is_async", "kind", "level", "simple", "type_comment"),
+        )
     )
 
     def __missing__(self, node: type[ast.AST]) -> tuple[str, ...]:
