@@ -1,7 +1,8 @@
 """Batches that verl's training engine cuts into micro batches of equal size.
 
 The engine refuses the first batch that is no multiple of the micro batch (`prepare_micro_batches` in
-verl/workers/engine/utils.py).
+verl/workers/engine/utils.py). A critic's batches are always measured in tokens there: verl passes neither
+`critic.use_dynamic_bsz` nor `critic.ppo_micro_batch_size_per_gpu` to its engine (0.8.0 to 0.9.1).
 """
 
 from __future__ import annotations
@@ -15,20 +16,25 @@ from verl_doctor.checks.configuration._batch_demands import (
     LOG_PROBS,
     REF,
     ROLLOUT,
-    SEQUENCE,
     Broken,
     divisor_up_to,
     product_of,
 )
-from verl_doctor.checks.shared.configuration import GPUS, NODES
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference
+from verl_doctor.checks.shared.configuration import GPUS, NODES, own_prompts
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import (
+    has_critic,
+    has_no_adapter,
+    has_reference,
+    no_update,
+)
 from verl_doctor.toolkit.rule import Phase
 
 WHOLE_MICRO_BATCHES = "whole micro batches"
-_PROGRAM = "/trainer/main_ppo.py"  # others cut their batches elsewhere
+_PROGRAM = "/verl/trainer/main_ppo.py"  # others cut their batches elsewhere
 _ACTOR_MINI, _CRITIC_MINI = f"{ACTOR}.ppo_mini_batch_size", "critic.ppo_mini_batch_size"
-_ANSWERS = f"{ROLLOUT}.n"
+_ANSWERS, _PROMPTS = f"{ROLLOUT}.n", "data.train_batch_size"
+_OFF = (False, None, MISSING)
 
 
 @dataclass(frozen=True)
@@ -40,23 +46,23 @@ class _Cut:
     decided_by: tuple[str, ...]
     micro: str
     dynamic: str
-    strategy: str
-    sequence: str
-    phase: Phase = "first update"
+    model: str
+    phase: Phase
 
 
 def micro_batches(configuration: Configuration) -> Iterator[Broken]:
     """Yield micro batches of a fixed size that do not divide what a GPU gets."""
     gpus = product_of(configuration, GPUS, NODES)
-    if not gpus or not configuration.program.endswith(_PROGRAM):
+    if not gpus or not configuration.program.endswith(_PROGRAM) or no_update(configuration):
         return
     for cut in (*_updates(configuration), *_log_probs(configuration, int(gpus))):
-        sequence, micro = configuration.number(cut.sequence) or 1, configuration.number(cut.micro)
+        sequence, micro = _sharing_a_sequence(configuration, cut.model), configuration.number(cut.micro)
         if (
             not micro
+            or not sequence
             or gpus % sequence
             or configuration.get(cut.dynamic) is not False
-            or configuration.get(cut.strategy) not in ("fsdp", "fsdp2")
+            or configuration.get(f"{cut.model}.strategy") not in ("fsdp", "fsdp2")
         ):
             continue
         each, rest = divmod(cut.samples, gpus // sequence)
@@ -73,58 +79,58 @@ def micro_batches(configuration: Configuration) -> Iterator[Broken]:
             )
 
 
+def _sharing_a_sequence(configuration: Configuration, model: str) -> float | None:
+    """The number of GPUs that share a sequence, None if unknown. The old key, above 1, has precedence."""
+    name = "ulysses_sequence_parallel_size"
+    old, new = (
+        1 if configuration.get(key) is MISSING else configuration.number(key)
+        for key in (f"{model}.{name}", f"{model}.fsdp_config.{name}")
+    )
+    return old if old is None or old > 1 else new
+
+
 def _updates(configuration: Configuration) -> Iterator[_Cut]:
-    models = [(ACTOR, _ACTOR_MINI, SEQUENCE, "a mini batch")]
-    if has_critic(configuration):
-        models.append(
-            ("critic", _CRITIC_MINI, "critic.ulysses_sequence_parallel_size", "the critic's mini batch")
+    if samples := product_of(configuration, _ACTOR_MINI, _ANSWERS):
+        yield _Cut(
+            what="a mini batch",
+            samples=samples,
+            decided_by=(_ACTOR_MINI, _ANSWERS),
+            micro=f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+            dynamic=f"{ACTOR}.use_dynamic_bsz",
+            model=ACTOR,
+            phase="first update",
         )
-    for model, mini, sequence, what in models:
-        if samples := product_of(configuration, mini, _ANSWERS):
-            yield _Cut(
-                what=what,
-                samples=samples,
-                decided_by=(mini, _ANSWERS),
-                micro=f"{model}.ppo_micro_batch_size_per_gpu",
-                dynamic=f"{model}.use_dynamic_bsz",
-                strategy=f"{model}.strategy",
-                sequence=sequence,
-            )
 
 
 def _log_probs(configuration: Configuration, gpus: int) -> Iterator[_Cut]:
     """The batches for log probabilities, where the trainer neither fills nor filters them."""
-    samples = product_of(configuration, "data.train_batch_size", _ANSWERS)
+    prompts = _ACTOR_MINI if configuration.get("trainer.v1.trainer_mode") == "separate_async" else _PROMPTS
+    samples = product_of(configuration, prompts, _ANSWERS)
     minis = [_ACTOR_MINI, *([_CRITIC_MINI] if has_critic(configuration) else [])]
     parts = [product_of(configuration, mini, _ANSWERS) for mini in minis]
     if (
         not samples
         or not all(parts)
         or samples % math.lcm(gpus, *(int(part) for part in parts if part))
-        or configuration.get("algorithm.filter_groups.enable") is True
+        or configuration.get("algorithm.filter_groups.enable") not in _OFF
+        or configuration.get("data.gen_batch_size") not in (None, MISSING, configuration.number(_PROMPTS))
+        or own_prompts(configuration)
     ):
         return
     models = []
-    if configuration.get("algorithm.rollout_correction.bypass_mode") is not True:
-        models.append((ROLLOUT, LOG_PROBS, f"{ACTOR}.strategy", SEQUENCE, "a batch"))
-    if has_reference(configuration):
-        models.append(
-            (
-                REF,
-                f"{REF}.log_prob_use_dynamic_bsz",
-                f"{REF}.strategy",
-                f"{REF}.ulysses_sequence_parallel_size",
-                "the reference's batch",
-            )
-        )
-    for model, dynamic, strategy, sequence, what in models:
+    if configuration.get("algorithm.rollout_correction.bypass_mode") in _OFF:
+        models.append((ROLLOUT, LOG_PROBS, ACTOR, "a batch"))
+    if has_reference(configuration) and has_no_adapter(
+        configuration
+    ):  # with an adapter, the actor serves as it
+        models.append((REF, f"{REF}.log_prob_use_dynamic_bsz", REF, "the reference's batch"))
+    for section, dynamic, model, what in models:
         yield _Cut(
             what=what,
             samples=samples,
-            decided_by=("data.train_batch_size", _ANSWERS),
-            micro=f"{model}.log_prob_micro_batch_size_per_gpu",
+            decided_by=(prompts, _ANSWERS),
+            micro=f"{section}.log_prob_micro_batch_size_per_gpu",
             dynamic=dynamic,
-            strategy=strategy,
-            sequence=sequence,
+            model=model,
             phase="first batch",
         )

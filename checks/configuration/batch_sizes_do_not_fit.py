@@ -53,6 +53,12 @@ _EVERY = Demands(
 )
 
 _IN_ENGINE = Demands({WHOLE_MICRO_BATCHES: "/env/verl/workers/engine/utils.py:125"})
+_REFERENCE_CUT = (
+    f"{ACTOR}.use_kl_loss=True",
+    f"+{REF}.strategy=fsdp",
+    f"+{REF}.log_prob_use_dynamic_bsz=False",
+    f"{REF}.log_prob_micro_batch_size_per_gpu=24",
+)
 
 
 def _with_own_parts(word: str) -> Configuration:
@@ -223,7 +229,7 @@ def _examples() -> list[Example]:
             "the 32 samples of a mini batch on each GPU are not a multiple of 3",
         ),
         Example(
-            "a critic's mini batch that the engine cannot cut",
+            "a critic's mini batch, which verl's engine always cuts by tokens",
             (
                 *configured(
                     "algorithm.adv_estimator=gae",
@@ -234,7 +240,55 @@ def _examples() -> list[Example]:
                 ),
                 _IN_ENGINE,
             ),
-            "the 8 samples of the critic's mini batch on each GPU are not a multiple of 16",
+        ),
+        Example(
+            "a sequence on two GPUs by the engine's own setting",
+            (
+                *configured(
+                    f"{ACTOR}.ppo_micro_batch_size_per_gpu=64",
+                    f"+{ACTOR}.fsdp_config.ulysses_sequence_parallel_size=2",
+                ),
+                _IN_ENGINE,
+            ),
+        ),
+        Example(
+            "a job that only validates",
+            (
+                *configured(
+                    f"{ACTOR}.ppo_micro_batch_size_per_gpu=3",
+                    "+trainer.val_only=True",
+                    "+trainer.val_before_train=True",
+                ),
+                _IN_ENGINE,
+            ),
+        ),
+        Example(
+            "an adapter, without which the actor serves as the reference",
+            (*configured(*_REFERENCE_CUT, "+actor_rollout_ref.model.lora.rank=8"), _IN_ENGINE),
+        ),
+        Example(
+            "a reference of its own",
+            (*configured(*_REFERENCE_CUT), _IN_ENGINE),
+            "the 128 samples of the reference's batch on each GPU are not a multiple of 24",
+        ),
+        Example(
+            "steps of a mini batch each",
+            (
+                *configured(*_REFERENCE_CUT, "+trainer.v1.trainer_mode=separate_async"),
+                _IN_ENGINE,
+            ),
+            "the 32 samples of the reference's batch on each GPU are not a multiple of 24",
+        ),
+        Example(
+            "batches of the job's own size",
+            (*configured(*_REFERENCE_CUT, "+data.gen_batch_size=96"), _IN_ENGINE),
+        ),
+        Example(
+            "answers of the job's own agents, of which a prompt may have several",
+            (
+                *configured(*_REFERENCE_CUT, f"+{ROLLOUT}.agent.agent_loop_config_path=/home/me/a.yaml"),
+                _IN_ENGINE,
+            ),
         ),
         Example(
             "log probabilities of a batch that the engine cannot cut",

@@ -8,7 +8,7 @@ from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
-from verl_doctor.toolkit.collectors.configuration.roles import is_read, no_update
+from verl_doctor.toolkit.collectors.configuration.roles import has_no_adapter, is_read, no_update
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
 
 _MODEL = "actor_rollout_ref.model"
@@ -51,6 +51,10 @@ def _examples() -> list[Example]:
             "the actor without its adapter is the reference",
             (*configured(_WITH_REFERENCE, f"+{_REFERENCE}=False", f"{_MODEL}.lora_rank=8"), _EVERY),
         ),
+        Example(
+            "an adapter by the key of the other engines",
+            (*configured(_WITH_REFERENCE, f"+{_REFERENCE}=False", f"+{_MODEL}.lora.rank=8"), _EVERY),
+        ),
     ]
 
 
@@ -88,14 +92,9 @@ def engine_runs_only_one_way(configuration: Configuration, demands: Demands) -> 
 
 
 def _has_engine(configuration: Configuration) -> bool:
-    """Return whether the reference is a model of its own, without settings of an optimizer.
-
-    With an adapter, the actor serves as the reference.
-    """
-    adapter = configuration.get(f"{_MODEL}.lora_adapter_path")
-    adapted = bool(configuration.number(f"{_MODEL}.lora_rank")) or adapter not in (None, MISSING)
+    """Return whether the reference is a model of its own, without settings of an optimizer."""
     has_optimizer = configuration.get("actor_rollout_ref.ref.optim") is not MISSING
-    return is_read(configuration, _REFERENCE) and not adapted and not has_optimizer
+    return is_read(configuration, _REFERENCE) and has_no_adapter(configuration) and not has_optimizer
 
 
 def _finding(

@@ -100,6 +100,8 @@ def changed_since(entry: Entry, index: int, record: FileRecord, found: bytes | N
 
     `found` is what it will contain by then, by default what it contains now.
     """
+    if found is None and record.kind == "private_copy" and Path(record.file).is_symlink():
+        return _replaced(entry, index, record)
     try:
         found = _content(record) if found is None else found
     except Refused as error:
@@ -126,7 +128,10 @@ def _replaced(entry: Entry, index: int, record: FileRecord) -> str:
     """Describe what is now in the place of a regular file, and what to do about it."""
     file = Path(record.file)
     what = f"a link to {os.fspath(file.readlink())}" if file.is_symlink() else "not a regular file"
-    by_hand = "remove it" if record.before is None else f"restore it from {entry.at(index, 'before')}"
+    if record.kind == "private_copy":
+        by_hand = f"make it a link to {os.fsdecode(journal.content(entry, index, 'before') or b'')}"
+    else:
+        by_hand = "remove it" if record.before is None else f"restore it from {entry.at(index, 'before')}"
     return (
         f"{file} is now {what}, which the doctor does not change: put the file itself back in its place, "
         f"then try again; or {by_hand} by hand"

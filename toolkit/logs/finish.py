@@ -92,10 +92,14 @@ def _is_of_the_run(process: str, runners: AbstractSet[str]) -> bool:
 
 
 def _until_stopped(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """Split off what the processes of a server print after it was asked to stop, if it was."""
+    """Split off what the processes of a server print after it was asked to stop, if it was.
+
+    A process with another number belongs to a server that was started later.
+    """
     stop = next((at for at, line in enumerate(lines) if _STOPPED.search(line.text)), len(lines))
+    stopped = {line.process for line in lines[: stop + 1] if _OF_SERVER.match(line.process)}
     counts = list(lines[:stop])
     behind: list[Line] = []
     for line in lines[stop:]:
-        (behind if _OF_SERVER.match(line.process) else counts).append(line)
+        (behind if line.process in stopped else counts).append(line)
     return counts, behind

@@ -78,9 +78,8 @@ class _View:
                 text = f"{result.code} {result.status}: {result.reason}"
                 yield {"level": level, "message": _message(text), "associatedRule": self._rule(result.code)}
             if result.silenced_errors:
-                text = (
-                    f"{counted(result.silenced_errors, 'error')} of {result.code} silenced: {result.reason}"
-                )
+                silenced = f"{counted(result.silenced_errors, 'error')} of {result.code} silenced"
+                text = ": ".join(filter(None, (silenced, result.reason)))
                 yield {"level": "note", "message": _message(text), "associatedRule": self._rule(result.code)}
         for job in self._report.jobs:
             if job.report.verdict == "could_not_check":

@@ -199,6 +199,23 @@ def test_edited_private_copy_is_not_lost(top: Path, source: Path) -> None:
     assert (a / MODULE).read_bytes() == b"mine\n"
 
 
+@pytest.mark.parametrize(("now", "what"), [("other.py", "a link to"), ("", "not a regular file")])
+def test_private_copy_that_was_replaced_is_to_be_linked_again(
+    top: Path, source: Path, now: str, what: str
+) -> None:
+    a = environment(top, "a")
+    (a / MODULE).symlink_to(source)
+    put(a)
+    (a / MODULE).unlink()
+    if now:
+        (top / now).write_bytes(b"other\n")
+        (a / MODULE).symlink_to(top / now)
+    else:
+        (a / MODULE).mkdir()
+    with pytest.raises(Refused, match=rf"is now {what}(.|\n)*or make it a link to {source} by hand"):
+        undo(a / ".verl-doctor")
+
+
 def test_undo_restores_a_hard_link(top: Path, source: Path) -> None:
     a, b = environment(top, "a"), environment(top, "b")
     for prefix in (a, b):

@@ -84,3 +84,11 @@ def test_another_process_still_fails_beside_a_server_that_was_asked_to_stop() ->
     found = judged(f"{SERVES}{ASKED}{DEAD}{FULL}")
     assert found.first is not None
     assert "No space left" in found.first.words
+
+
+def test_server_that_was_started_again_fails_by_itself() -> None:
+    again = "(EngineCore pid=43) "
+    failed = spoken(traceback("OSError: [Errno 28] No space left on device"), again)
+    found = judged(f"{SERVES}{ASKED}{DEAD}{again}INFO starts\n{failed}")
+    assert found.first is not None
+    assert "No space left" in found.first.words

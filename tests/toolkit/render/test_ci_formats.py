@@ -122,12 +122,19 @@ def test_silenced_errors_and_files_that_could_not_be_checked_are_reported(repo: 
     hidden = CheckResult("PY104", "x", "skipped", "meant, OPS-12", deliberate=True, silenced_errors=2)
     alone = Report(TARGET | {"arguments": []}, (hidden,), unexamined="no verl was found")
     jobs = (JobReport(str(repo / "jobs" / "run.sh"), alone),)
-    notes = log(replace(alone, jobs=jobs), repo)["invocations"][0]["toolExecutionNotifications"]
+    in_some = CheckResult("PY105", "x", "pass", silenced_errors=1)
+    report = replace(alone, results=(hidden, in_some), jobs=jobs)
+    notes = log(report, repo)["invocations"][0]["toolExecutionNotifications"]
     assert notes == [
         {
             "level": "note",
             "message": {"text": "2 errors of PY104 silenced: meant, OPS-12"},
             "associatedRule": {"id": "PY104"},
+        },
+        {
+            "level": "note",
+            "message": {"text": "1 error of PY105 silenced"},
+            "associatedRule": {"id": "PY105"},
         },
         {
             "level": "error",

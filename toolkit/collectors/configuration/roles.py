@@ -74,6 +74,15 @@ def has_reference(configuration: Configuration) -> bool:
     return any(configuration.get(key) is True for key in keys)
 
 
+def has_no_adapter(configuration: Configuration) -> bool:
+    """Return whether the job certainly trains no LoRA adapter; with one, the actor serves as reference."""
+    model = "actor_rollout_ref.model"
+    ranks = (configuration.get(f"{model}.{name}") for name in ("lora_rank", "lora.rank"))
+    return all(rank in (0, None, MISSING) for rank in ranks) and (
+        configuration.get(f"{model}.lora_adapter_path") in (None, MISSING)
+    )
+
+
 def is_read(configuration: Configuration, key: str) -> bool:
     """Return whether the job may read a key: its section is on, and belongs to a model that the job has."""
     if key.startswith("critic.") and not has_critic(configuration):

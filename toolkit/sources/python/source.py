@@ -234,22 +234,9 @@ class _Below(dict[type[ast.AST], tuple[str, ...]]):
 
     _WITHOUT = frozenset(
         (
-            "arg",
-            "asname",
-            "attr",
-            "conversion",
-            "ctx",
-            "id",
-            "is_async",
-            "kind",
-            "kwd_attrs",
-            "level",
-            "module",
-            "op",
-            "ops",
-            "rest",
-            "simple",
-            "type_comment",
+            *("arg", "asname", "attr", "id", "kwd_attrs", "module", "rest"),
+            *("ctx", "op", "ops"),
+            *("conversion", "is_async", "kind", "level", "simple", "type_comment"),
         )
     )
 
