@@ -79,7 +79,7 @@ class Decisions:
         """
         features = self.settings.features if self.settings is not None else ()
         if not features or any(
-            isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)
+            isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in ast.walk(test)
         ):
             return None
         if any(
