@@ -96,7 +96,7 @@ _LOGIN = re.compile(
     r"|\s+--[\w-]+)*\s+(?:-k\s+)?)(?=\S*\d|\S{20})(?!-)[^\s\"'`]+"
 )
 _USER_OPTION = re.compile(
-    r"""(?:
+    r"""(?<!\w)(?=[\w.-])(?:
     (?<![\w-])(?:-[uU]|--(?:proxy-)?user)[\s=]*["']?[A-Za-z_][\w.+@\\-]*[:%]
     |\bsshpass\b[^\n]{0,50}?\s-p\s*
     |\blogin\b[^\n]{0,200}?\s(?:-p[\s=]*(?=\S)|--password[\s=]+)

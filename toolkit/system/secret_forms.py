@@ -25,28 +25,33 @@ _NAME = rf"(?<![\w.-])(?P<name>[\w.-]{{0,120}}{_HINT}[\w.-]{{0,120}})"
 _WORD = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'|]+)"
 _CURL = r"\bcurl\b[^\n]{0,200}?\s"
 _PERCENT = r"%22|\\+u0022"
+# A mark is a part of all that its form matches, and quickly found: a text without it is not searched for the
+# form. The empty mark is in every text.
 _FORMS = tuple(
-    re.compile(rf"(?P<before>{before})(?P<value>{value})")
-    for before, value in (
+    (re.compile(mark), re.compile(rf"(?P<before>{before})(?P<value>{value})"))
+    for mark, before, value in (
         # ("HF_TOKEN", "..."), HF_TOKEN => ..., read HF_TOKEN <<< ..., setx HF_TOKEN ...
-        (rf"{_NAME}[\"']\s*,\s*[bfru]?[\"']", rf"{_LIKELY}(?=[\"'])"),
-        (rf"{_NAME}[\"']?\s*(?:=>|->|[|\u2502\u2503]|<<<|\s+to\s)\s*[\"']?", _LIKELY),
+        (r"[\"']\s*,\s*[bfru]?[\"']", rf"{_NAME}[\"']\s*,\s*[bfru]?[\"']", rf"{_LIKELY}(?=[\"'])"),
+        ("", rf"{_NAME}[\"']?\s*(?:=>|->|[|\u2502\u2503]|<<<|\s+to\s)\s*[\"']?", _LIKELY),
         (
+            "",
             rf"(?<![\w.-])(?P<name>(?=[\w.-]{{0,120}}[_.-])[\w.-]{{0,120}}{_HINT}\w{{0,120}})\s+[\"']?",
             _LIKELY,
         ),
         # <add key="Password" value="..."/>, <entry key="password">...</entry>
         (
+            "key=|name=",
             (
                 r"<\w+\s[^<>\n]{0,400}?\b(?:key|name)=[\"'](?P<name>[\w.:-]{1,200})[\"'](?:"
                 r"[^<>\n]{0,400}?\bvalue=[\"']|[^<>\n]{0,400}>)"
             ),
             r"[^\"'<>\n]+",
         ),
-        (r"(?<![\w.-])-{0,2}(?:\w+_)?(?P<pair>ak|sk|AK|SK)[\"']?\s*[=: ]\s*[\"']?", _LIKELY),
-        (r"(?<!\w)login\(\s*[\"'](?P<call>)", r"[^\"'\n]{8,}(?=[\"'])"),
-        (r"(?m:^)[ \t]*(?P<line>password|passwd)\s+", r"(?=\S*[\d!-/:-@])\S{6,}(?=\s*(?m:$))"),
+        ("", r"(?<![\w.-])-{0,2}(?:\w+_)?(?P<pair>ak|sk|AK|SK)[\"']?\s*[=: ]\s*[\"']?", _LIKELY),
+        (r"login\(", r"(?<!\w)login\(\s*[\"'](?P<call>)", r"[^\"'\n]{8,}(?=[\"'])"),
+        ("passw", r"(?m:^)[ \t]*(?P<line>password|passwd)\s+", r"(?=\S*[\d!-/:-@])\S{6,}(?=\s*(?m:$))"),
         (
+            "",
             (
                 r"(?i:\b(?P<prose>(?:api|access|secret|private)[ _-]?key|apikey|token|password|passwd"
                 r"|passphrase|secret)\s+(?:(?:provided|given|used)\s*:?\s+)?)[\"'`]?"
@@ -54,45 +59,73 @@ _FORMS = tuple(
             _LIKELY,
         ),
         # API_KEY=$(echo ...), API_KEY=$(cat <<EOF, api_key = ("...")
-        (rf"{_NAME}\s*=\s*[\"']?(?:\$\(|`)\s*(?:(?:echo|printf)\s+|cat\s*<<-?\s*\S{{1,80}}\n)", r"[^)`\n]+"),
-        (rf"{_NAME}\s*=\s*\(\s*[bfru]?[\"'](?=[^\"'\n]*[\"']\s*\))", r"[^\"'\n]+"),
+        (
+            r"(?:\$\(|`)\s*(?:echo|printf|cat)",
+            rf"{_NAME}\s*=\s*[\"']?(?:\$\(|`)\s*(?:(?:echo|printf)\s+|cat\s*<<-?\s*\S{{1,80}}\n)",
+            r"[^)`\n]+",
+        ),
+        (r"=\s*\(\s*[bfru]?[\"']", rf"{_NAME}\s*=\s*\(\s*[bfru]?[\"'](?=[^\"'\n]*[\"']\s*\))", r"[^\"'\n]+"),
         # password: &anchor ..., password: !!str ..., a value that begins or goes on behind a backslash,
         # <![CDATA[...]]>, quotes as entities
-        (rf"{_NAME}[\"']?:[ \t]+(?:[&!][\w!.-]*[ \t]+)+[\"']?", r"[^\s\"'#]+"),
-        (rf"{_NAME}=[\"']?[^\s\"'\\]{{0,400}}\\\n", r"[^\s\"'\\]+"),
-        (r"<(?P<name>[\w.:-]+)(?:\s[^<>\n]*)?><!\[CDATA\[", r"[^\]\n]+"),
-        (rf"{_NAME}=&(?:quot|apos|#3[49]);", r"[^&\s]+"),
-        (r"::add-mask::", r"\S+"),
+        (r":[ \t]+[&!]", rf"{_NAME}[\"']?:[ \t]+(?:[&!][\w!.-]*[ \t]+)+[\"']?", r"[^\s\"'#]+"),
+        (r"\\\n", rf"{_NAME}=[\"']?[^\s\"'\\]{{0,400}}\\\n", r"[^\s\"'\\]+"),
+        (r"<!\[CDATA", r"<(?P<name>[\w.:-]+)(?:\s[^<>\n]*)?><!\[CDATA\[", r"[^\]\n]+"),
+        ("=&", rf"{_NAME}=&(?:quot|apos|#3[49]);", r"[^&\s]+"),
+        ("::add-mask::", r"::add-mask::", r"\S+"),
         # A channel of conda; a forum's topic has its number there.
-        (r"https?://[^\s/]+/t/", r"(?=[\w-]*\d)[\w-]{16,}(?=/)(?!/\d+(?:[/?#\s]|\Z))"),
-        (r"\b(?:sctapi\.ftqq\.com|api\.day\.app|hc-ping\.com)/", r"[^\s\"'<>]+"),
-        # Options of programs, and what is piped into them.
-        (r"\bcurl\b[^\n]{0,200}?\s(?:-b|--cookie)[\s=]*(?=[\"']?[\w.-]+=)", _WORD),
-        (r"\bcurl\b[^\n]{0,200}?\s(?:-E|--cert)[\s=]*[^\s:]+:", _WORD),
-        (r"\b(?:ossutil(?:64)?|openssl)\b[^\n]{0,200}?\s-[kK]\s+", _WORD),
-        (r"\b(?:coscmd\b[^\n]{0,200}?\s-s|useradd\b[^\n]{0,200}?\s-p|htpasswd\s+-\w*n\w*\s+\S+)\s+", _WORD),
-        (r"--from-literal[\s=][\"']?[\w.-]+=", r"[^\s\"']+"),
-        (r"\bmount\b[^\n]{0,200}?\buser(?:name)?=[\w.\\-]+%", r"[^\s,\"']+"),
-        (r"\bxfreerdp\b[^\n]{0,200}?\s/p:", _WORD),
+        ("/t/", r"https?://[^\s/]+/t/", r"(?=[\w-]*\d)[\w-]{16,}(?=/)(?!/\d+(?:[/?#\s]|\Z))"),
         (
+            r"ftqq\.com|day\.app|hc-ping\.com",
+            r"\b(?:sctapi\.ftqq\.com|api\.day\.app|hc-ping\.com)/",
+            r"[^\s\"'<>]+",
+        ),
+        # Options of programs, and what is piped into them.
+        ("curl", r"\bcurl\b[^\n]{0,200}?\s(?:-b|--cookie)[\s=]*(?=[\"']?[\w.-]+=)", _WORD),
+        ("curl", r"\bcurl\b[^\n]{0,200}?\s(?:-E|--cert)[\s=]*[^\s:]+:", _WORD),
+        ("ossutil|openssl", r"\b(?:ossutil(?:64)?|openssl)\b[^\n]{0,200}?\s-[kK]\s+", _WORD),
+        (
+            "coscmd|useradd|htpasswd",
+            r"\b(?:coscmd\b[^\n]{0,200}?\s-s|useradd\b[^\n]{0,200}?\s-p|htpasswd\s+-\w*n\w*\s+\S+)\s+",
+            _WORD,
+        ),
+        ("--from-literal", r"--from-literal[\s=][\"']?[\w.-]+=", r"[^\s\"']+"),
+        ("mount", r"\bmount\b[^\n]{0,200}?\buser(?:name)?=[\w.\\-]+%", r"[^\s,\"']+"),
+        ("xfreerdp", r"\bxfreerdp\b[^\n]{0,200}?\s/p:", _WORD),
+        (
+            "chpasswd|kinit|vncpasswd|-pass",
             r"\b(?:echo|printf)\s+(?:-n\s+)?(?!-)",
             rf"{_WORD}(?=\s*\|\s*[^\n|]*(?:\b(?:chpasswd|kinit|vncpasswd)\b|-pass\s+stdin\b))",
         ),
-        (r"\b(?:wandb|swanlab|hf|huggingface-cli)\b[^\n|<]{0,80}?\blogin\b[^\n|<]{0,200}<<<\s*", _WORD),
-        (r"\b(?:chpasswd|kinit|vncpasswd|cryptsetup|su\s|passwd\s+--stdin)[^\n|<]{0,200}<<<\s*", _WORD),
+        (
+            "<<<",
+            r"\b(?:wandb|swanlab|hf|huggingface-cli)\b[^\n|<]{0,80}?\blogin\b[^\n|<]{0,200}<<<\s*",
+            _WORD,
+        ),
+        (
+            "<<<",
+            r"\b(?:chpasswd|kinit|vncpasswd|cryptsetup|su\s|passwd\s+--stdin)[^\n|<]{0,200}<<<\s*",
+            _WORD,
+        ),
         # user:password and key: of curl -sLu and httpie, password files of PostgreSQL and browsers, headers
         # with several parts
-        (rf"{_CURL}(?:-[A-Za-z]{{1,20}}[uU]|--user)[\s=]*[\"']?[\w.+@\\-]{{1,200}}:(?!//)", r"[^\s\"':]+"),
         (
+            "curl",
+            rf"{_CURL}(?:-[A-Za-z]{{1,20}}[uU]|--user)[\s=]*[\"']?[\w.+@\\-]{{1,200}}:(?!//)",
+            r"[^\s\"':]+",
+        ),
+        (
+            "curl",
             rf"{_CURL}(?:-[A-Za-z]{{0,20}}u|--user)[\s=]*[\"']?",
             r"(?=[^\s:]{0,400}\d)[^\s:\"']{12,400}(?=:[\"']?(?:\s|\Z))|[^\s:\"']{20,400}(?=:[\"']?(?:\s|\Z))",
         ),
         (
+            r"\bhttps?\s",
             r"\bhttps?\s+(?:[^\n]{0,200}?\s)?(?:-a|--auth)[\s=]+[\"']?(?!\d+\.[\d.]+:\d)[\w.@-]+:",
             r"[^\s\"']+",
         ),
         # Other ports than those of PostgreSQL are in any log: node-1:8000:worker:rank0:abc-123-def.
         (
+            r":(?:5432|6432|\*):",
             (
                 r"(?m:^)[ \t]*(?:[\w./-]+:(?:5432|6432)|\*:(?:\*|5432|6432)|(?:localhost|[\w-]+(?:\."
                 r"[\w-]+)+):\*):(?!\d+:)[^\s:/]+:(?!\d+:)[^\s:/]+:"
@@ -100,15 +133,17 @@ _FORMS = tuple(
             rf"{_UNLIKE_A_NAME}(?=\S*[\d!-.:-@])\S{{6,}}(?=\s*(?m:$))",
         ),
         (
+            r"\t",
             (
                 r"(?m:^)(?:#HttpOnly_)?(?:localhost|\.?[\w-]+(?:\.[\w-]+)+)\t(?:TRUE|FALSE)\t/[^\t\n]*\t"
                 r"(?:TRUE|FALSE)\t(?:0|\d{9,})\t[^\t\n]+\t"
             ),
             r"[^\t\n]+",
         ),
-        (r"(?i:authorization)[\"']?:\s*(?i:digest)\s+", r"(?:[\w-]+=\\*(?:\"[^\"\n]*\"|[^\s,]+)[,\s]*)+"),
+        ("", r"(?i:authorization)[\"']?:\s*(?i:digest)\s+", r"(?:[\w-]+=\\*(?:\"[^\"\n]*\"|[^\s,]+)[,\s]*)+"),
         # {"value": ..., "name": "HF_TOKEN"}
         (
+            "value",
             r"(?<![\w.:=-])value[\"']?[ \t]*:[ \t]*[\"']?",
             (
                 rf"{_UNLIKE_A_NAME}[^\s\"',]{{6,400}}(?=[\"']?,?\s{{0,80}}[\"']?name[\"']?[ \t]*:[ \t]*"
@@ -116,28 +151,42 @@ _FORMS = tuple(
             ),
         ),
         # Programs that store a secret.
-        (r"\b(?:gh|glab)\s+secret\s+set\b[^\n]{0,200}?\s(?:-b|--body|-v|--value)[\s=]+", _WORD),
-        (r"\bkaggle\s+config\s+set\b(?=[^\n]{0,200}\skey\b)[^\n]{0,80}?\s(?:-v|--value)[\s=]+", _WORD),
-        (r"\bpoetry\s+config\s+(?:--local\s+)?(?:http-basic\.\S+\s+\S+|pypi-token\.\S+)\s+", _WORD),
         (
+            r"secret\s+set",
+            r"\b(?:gh|glab)\s+secret\s+set\b[^\n]{0,200}?\s(?:-b|--body|-v|--value)[\s=]+",
+            _WORD,
+        ),
+        (
+            "kaggle",
+            r"\bkaggle\s+config\s+set\b(?=[^\n]{0,200}\skey\b)[^\n]{0,80}?\s(?:-v|--value)[\s=]+",
+            _WORD,
+        ),
+        ("poetry", r"\bpoetry\s+config\s+(?:--local\s+)?(?:http-basic\.\S+\s+\S+|pypi-token\.\S+)\s+", _WORD),
+        (
+            "rclone",
             (
                 rf"\brclone\s+config\s+(?:create|update)\b[^\n]{{0,200}}?\s(?P<name>[\w-]{{0,60}}{_HINT}"
                 r"[\w-]{0,60})[\s=]+(?![\"']?https?://)"
             ),
             _WORD,
         ),
-        (r"\b(?:npm|pnpm|yarn)\s+config\s+set\s+\S{0,400}:_(?:auth\w{0,20}|password)[\s=]+", _WORD),
-        (r"\bnmcli\b[^\n]{0,200}?\s(?:password|\S{1,80}\.psk)\s+", _WORD),
-        (r"\bsqlplus\s+(?:-\w{1,20}\s+){0,6}[\w.-]{1,80}/", r"[^\s@\"']+"),
         (
+            ":_auth|:_password",
+            r"\b(?:npm|pnpm|yarn)\s+config\s+set\s+\S{0,400}:_(?:auth\w{0,20}|password)[\s=]+",
+            _WORD,
+        ),
+        ("nmcli", r"\bnmcli\b[^\n]{0,200}?\s(?:password|\S{1,80}\.psk)\s+", _WORD),
+        ("sqlplus", r"\bsqlplus\s+(?:-\w{1,20}\s+){0,6}[\w.-]{1,80}/", r"[^\s@\"']+"),
+        (
+            "",
             (
                 r"(?i:\b(?:(?:api|access|secret|private)[ _-]?key|apikey|token|password)\s+(?:provided|given"
                 r"|used)\s*:)\s+[\"'`]?"
             ),
             rf"{_UNLIKE_A_NAME}(?=\S*\d)(?=\S*[A-Za-z])[^\s\"'`]{{6,}}",
         ),
-        (r"\bmodal\s+token\s+set\b(?:[^\n]|\\\n){0,200}?\s--token-id[\s=]+", _WORD),
-        (r"(?i:\b(?P<key>key)\s+\([^()]*key\)=\()", r"[^()\n]+"),
+        ("--token-id", r"\bmodal\s+token\s+set\b(?:[^\n]|\\\n){0,200}?\s--token-id[\s=]+", _WORD),
+        (r"\)=\(", r"(?i:\b(?P<key>key)\s+\([^()]*key\)=\()", r"[^()\n]+"),
     )
 )
 # api_key%3D..., %22token%22%3A%22...
@@ -174,8 +223,9 @@ def named_values_masked(text: str, mask: str, suggests_secret: Callable[[str], b
         quote = found["value"][0] if found["value"][0] in "\"'" else ""
         return f"{found['before']}{quote}{mask}{quote}"
 
-    for form in _FORMS:
-        text = form.sub(masked, text)
+    for mark, form in _FORMS:
+        if mark.search(text):
+            text = form.sub(masked, text)
     if "%3" in text or "u00" in text:
         text = _PERCENT_ENCODED.sub(masked, text)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from support.places import TESTS
 
+from verl_doctor.toolkit.system import secret_forms
 from verl_doctor.toolkit.system.secret import without_secrets
 
 _DICE = random.Random(34)
@@ -98,6 +99,26 @@ FILES = (
     *('{{"dbPassword":"{t}"}}', '{{\\"api_key\\": \\"{t}\\"}}', '{{"env":{{"WANDB_API_KEY":"{t}"}}}}', "{{'api_key': '{t}', 'x': 1}}"),
 )  # fmt: skip
 
+# One or more for each of `secret_forms._FORMS`.
+RARER = (
+    *('("HF_TOKEN", "{t}")', "HF_TOKEN' ,\tb'{t}'", "HF_TOKEN => {t}", "set HF_TOKEN {t}", '<add key="Password" value="{t}"/>'),
+    *("<entry name='password'>{t}</entry>", "my_ak: {t}", "login( '{t}')", "  password {t}", "passwd {t}", "API KEY used: {t}"),
+    *("API_KEY=$(echo {t})", "API_KEY = `cat <<EOF\n{t}\n`", "API_KEY=$( printf {t})", 'api_key =  ( b"{t}")', "api_key=('{t}' )"),
+    *("password: &anchor {t}", "password:\t!!str {t}", "password=abc\\\n{t}", "<password><![CDATA[{t}]]>", "password=&quot;{t}"),
+    *("::add-mask::{t}", "https://h/t/{t}/x", "https://sctapi.ftqq.com/{t}", "api.day.app/{t}", "hc-ping.com/{t}"),
+    *("curl -b a={t}", "curl --cookie 'a={t}'", "curl -E a:{t}", "curl --cert a:{t}", "openssl enc -k {t}", "ossutil64 cp -K {t}"),
+    *("coscmd config -s {t}", "useradd u -p {t}", "htpasswd -nb u {t}", "--from-literal=a={t}", "mount x -o username=a%{t}"),
+    *("xfreerdp /u:a /p:{t}", "echo {t} | chpasswd", "printf {t} | kinit", "echo {t} | vncpasswd", "echo {t} | openssl -pass stdin"),
+    *("wandb login <<< {t}", "hf auth login <<< {t}", "kinit a <<< {t}", "su a <<<{t}", "passwd --stdin a <<< {t}"),
+    *("curl -sLu joe:{t}", "curl --user joe:{t}", "curl -u {t}: x", "http -a joe:{t}", "https\t--auth joe:{t}", "http x --auth=joe:{t}"),
+    *("h:5432:db:joe:{t}", "h:6432:db:joe:{t}", "*:*:db:joe:{t}", "localhost:*:db:joe:{t}", "*:5432:db:joe:{t}"),
+    *("h.x\tTRUE\t/\tTRUE\t1893456000\tsid\t{t}", 'AUTHORIZATION: digest response="{t}"', "value: {t}, name: HF_TOKEN"),
+    *("gh secret set A -b {t}", "glab  secret  set A --value={t}", "kaggle config set -n key -v {t}", "poetry config pypi-token.r {t}"),
+    *("rclone config create r s3 secret_access_key {t}", "npm config set //r/:_authToken {t}", "yarn config set r:_password {t}"),
+    *("nmcli dev wifi connect x password {t}", "sqlplus u/{t}@db", "Api-Key provided: {t}", "modal token set --token-id {t}"),
+    *("Key (api_key)=({t})", "KEY (Some_Key)=({t})"),
+)  # fmt: skip
+
 
 @pytest.mark.parametrize("form", [*NAMES, *HEADERS, *OPTIONS, *FILES])
 def test_token_without_a_prefix_is_masked_in_its_context(form: str) -> None:
@@ -112,6 +133,17 @@ def test_token_without_a_prefix_is_masked_in_its_context(form: str) -> None:
         if (token if "{t}" in form else both) in shown:
             seen.append(issuer)
     assert seen == []
+
+
+def test_mark_of_each_form_is_in_what_it_matches() -> None:
+    """A text without the mark is not searched for the form."""
+    met = dict.fromkeys((pattern for _, pattern in secret_forms._FORMS), 0)
+    for text in (form.format(t=token) for form in RARER for token in TOKENS.values()):
+        for mark, pattern in secret_forms._FORMS:
+            for found in pattern.finditer(text):
+                assert mark.search(found[0] + text[found.end() :]), (mark, found)
+                met[pattern] += 1
+    assert [pattern.pattern for pattern, times in met.items() if not times] == []
 
 
 @pytest.mark.parametrize(
