@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
-from support.running import ran
+from support.running import index_handed_on, ran
 
 # A separate PID namespace: whatever is left in it ends with it.
 ALONE = (
@@ -39,4 +40,5 @@ def command(*arguments: str | Path) -> list[str]:
 
 def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run verl-doctor with these variables added to the test's own."""
-    return ran(command(*arguments), cwd, environ)
+    with index_handed_on(Path(environ.get("HOME", os.environ["HOME"]))):
+        return ran(command(*arguments), cwd, environ)
