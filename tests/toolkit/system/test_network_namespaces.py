@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.running import index_handed_on, ran
 
 pytestmark = pytest.mark.slow
 
@@ -58,15 +58,10 @@ def findings_in(
     script = (
         f'set -e\nmount -t sysfs none /sys\nmount --bind {tmp_path}/hosts /etc/hosts\n{network}\nexec "$@"\n'
     )
-    done = subprocess.run(
-        [*ALONE, "sh", "-c", script, "sh", *check, *(["--deep"] if deep else [])],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=tmp_path,
-        env={**os.environ, **environ},
-    )
+    with index_handed_on():
+        done = ran(
+            [*ALONE, "sh", "-c", script, "sh", *check, *(["--deep"] if deep else [])], tmp_path, environ
+        )
     assert done.stdout, done.stderr
     results = json.loads(done.stdout)["results"]
     return {
