@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.ended import wait_for_end
 from support.miniatures.smoke import packages
-from support.running import Doctor
+from support.running import Doctor, index_handed_on, ran
 from support.schemas import validate
 
 from verl_doctor.toolkit.collectors.smoke.run import SmokeRun, SmokeRung, Step
@@ -152,15 +152,8 @@ def environ(tmp_path: Path, **changed: str) -> dict[str, str]:
 
 def smoke(tmp_path: Path, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", *arguments]
-    return subprocess.run(
-        command,
-        env=environ(tmp_path, **changed),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    with index_handed_on(tmp_path):
+        return ran(command, tmp_path, environ(tmp_path, **changed))
 
 
 @pytest.mark.slow
