@@ -120,9 +120,8 @@ def _log_probs(configuration: Configuration, gpus: int) -> Iterator[_Cut]:
     models = []
     if configuration.get("algorithm.rollout_correction.bypass_mode") in _OFF:
         models.append((ROLLOUT, LOG_PROBS, ACTOR, "a batch"))
-    if has_reference(configuration) and has_no_adapter(
-        configuration
-    ):  # with an adapter, the actor serves as it
+    # With an adapter, the actor without it is the reference.
+    if has_reference(configuration) and has_no_adapter(configuration):
         models.append((REF, f"{REF}.log_prob_use_dynamic_bsz", REF, "the reference's batch"))
     for section, dynamic, model, what in models:
         yield _Cut(
