@@ -218,21 +218,24 @@ def _with_nccl(packages: Packages | Unknown) -> Packages | Unknown:
 
 def leave_checkpoint(case: Case, job: Path) -> None:
     """Make the names of the files that the runs before the last one left, where that one resumes from them."""
-    named = case.set.get("trainer.resume_from_path", "")
-    if case.before and named:
-        Path(named.replace("<job>", str(job))).mkdir(parents=True)
-    folder = case.set.get("trainer.default_local_dir", "")
-    if case.before and case.set.get("trainer.resume_mode") == "auto" and folder:
-        words = dict(word.partition("=")[::2] for word in case.before[-1])
-        step, ppo = words["trainer.total_training_steps"], "sft_trainer" not in case.base.program
-        saved = next((words[key] for key in words if key.endswith(_SAVED)), ", ".join(_PARTS))
-        place = Path(folder.replace("<job>", str(job)), f"global_step_{step}", "actor" if ppo else "")
-        place.mkdir(parents=True)
-        for name, part in _PARTS.items():
-            if name in saved:
-                (place / f"{part}_world_size_1_rank_0.pt").touch()
+    named, folder = (case.set.get(f"trainer.{key}", "") for key in ("resume_from_path", "default_local_dir"))
+    is_newest = case.set.get("trainer.resume_mode") == "auto" and bool(folder)
+    if not case.before or not (named or is_newest):
+        return
+    words = dict(word.partition("=")[::2] for word in case.before[-1])
+    ppo = "sft_trainer" not in case.base.program
+    if is_newest:
+        step = words["trainer.total_training_steps"]
         tracker = Path(folder.replace("<job>", str(job)), "latest_checkpointed_iteration.txt")
+        tracker.parent.mkdir(parents=True)
         tracker.write_text(step, encoding="utf-8")
+        named = named or f"{folder}/global_step_{step}"
+    saved = next((words[key] for key in words if key.endswith(_SAVED)), ", ".join(_PARTS))
+    place = Path(named.replace("<job>", str(job)), "actor" if ppo else "")
+    place.mkdir(parents=True)
+    for name, part in _PARTS.items():
+        if name in saved:
+            (place / f"{part}_world_size_1_rank_0.pt").touch()
 
 
 @functools.cache
