@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Literal
 
@@ -12,6 +11,7 @@ from verl_doctor.toolkit.logs.causes import name_of
 from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.logs.signature import Signature
 from verl_doctor.toolkit.rule import Finding, family_of
+from verl_doctor.toolkit.text import appended
 
 JUDGED_BEFORE: tuple[Fault | Literal["environment"], ...] = ("configuration", "launch")
 """What `check` also judges. The pages of codes that state only who is at fault add nothing to the answer."""
@@ -28,7 +28,7 @@ def confirming(signature: Signature, arguments: Sequence[str] = ()) -> str:
         return ""
     subject = not_named(signature.rules[0], arguments)
     deep = " --deep" if signature.deep else ""
-    named = "".join(f" {shlex.quote(word)}" for word in arguments)
+    named = appended(arguments)
     return f"verl-doctor check {subject}--select {','.join(signature.rules)}{deep}{named}"
 
 

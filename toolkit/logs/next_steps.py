@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from verl_doctor.toolkit.logs.answer import Answer
 from verl_doctor.toolkit.logs.causes import fault_of
 from verl_doctor.toolkit.logs.confirming import JUDGED_BEFORE, confirming, is_refuted, not_named
+from verl_doctor.toolkit.text import appended
 
 
 def next_steps(answer: Answer) -> Sequence[str]:
@@ -17,7 +18,7 @@ def next_steps(answer: Answer) -> Sequence[str]:
         signature = cause.signature
         if signature is None:
             continue
-        named = "".join(f" {shlex.quote(word)}" for word in answer.arguments)
+        named = appended(answer.arguments)
         if confirm := confirming(signature, answer.arguments):
             steps.append(f"{confirm}  # check whether this machine has the fault")
         if signature.code in answer.fixes and not is_refuted(answer, cause):

@@ -1,4 +1,4 @@
-"""The remedy for an exception of which only the message and the places where it was raised are given."""
+"""The first cause in a log, and the remedy for an exception of which only its message and places are given."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from io import BytesIO
 from verl_doctor.toolkit.logs.causes import remedy_of
 from verl_doctor.toolkit.logs.diagnosis import read
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.logged_error import LoggedError
 
 PACKAGES = "/venv/lib/python3.11/site-packages"
 
@@ -16,6 +17,11 @@ def remedy(error: str, *places: str | tuple[str, str], before: str = "") -> str:
     located = [(place, "call()") if isinstance(place, str) else place for place in places]
     frames = "".join(f'  File "{path}", line 12, in run\n    {code}\n' for path, code in located)
     log = f"{before}Traceback (most recent call last):\n{frames}{error}\n"
+    return remedy_of(first_cause(log))
+
+
+def first_cause(log: str) -> LoggedError:
+    """The first cause in a log that has one."""
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
     assert first is not None
-    return remedy_of(first)
+    return first

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-
 import pytest
-from support.logs.raised import PACKAGES, remedy
+from support.logs.raised import PACKAGES, first_cause, remedy
 
 from verl_doctor.toolkit.logs.causes import remedy_of
-from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.excerpt import excerpt
 
 
 @pytest.mark.parametrize(
@@ -259,12 +255,8 @@ def test_key_missing_from_the_data_is_named_with_its_reader(
     places: list[str], code: str, error: str, expected: str
 ) -> None:
     frames = "".join(f'  File "{place}", line 12, in run\n    {code}\n' for place in places)
-    first = read(
-        excerpt(BytesIO(f"Traceback (most recent call last):\n{frames}{error}\n".encode()).read).lines,
-        "run.log",
-    ).first
-    assert first is not None
-    assert expected in remedy_of(first)
+    log = f"Traceback (most recent call last):\n{frames}{error}\n"
+    assert expected in remedy_of(first_cause(log))
 
 
 def test_module_of_a_source_tree_may_be_a_submodule() -> None:
@@ -276,8 +268,7 @@ def test_module_of_a_source_tree_may_be_a_submodule() -> None:
 def test_assertion_on_settings_states_a_condition() -> None:
     code = "assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size"
     log = f'Traceback (most recent call last):\n  File "/src/verl/verl/trainer/ppo/ray_trainer.py", line 9, in _validate\n    {code}\nAssertionError\n'
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert first.blame is not None
     assert first.blame.settings == ("data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size")
     assert "data.train_batch_size must be at least actor_rollout_ref.actor.ppo_mini_batch_size" in remedy_of(
@@ -292,8 +283,7 @@ def test_verl_process_without_a_gpu_is_named() -> None:
         for place in ("/job/rewards.py", f"{PACKAGES}/torch/cuda/__init__.py")
     )
     log += "(TaskRunner pid=3) RuntimeError: No CUDA GPUs are available\n"
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert "do not use a GPU in TaskRunner" in remedy_of(first)
 
 
@@ -307,8 +297,7 @@ def test_known_remedy_replaces_the_computed_one() -> None:
 
 def test_value_missing_from_a_table_is_named() -> None:
     log = f'Traceback (most recent call last):\n  File "{PACKAGES}/swift/loss.py", line 9, in get\n    return LOSS_MAPPING[loss_type]["func"]\nKeyError: \'grpo\'\n'
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert "choose a loss_type that swift has in LOSS_MAPPING: grpo is not among them" in remedy_of(first)
 
 
@@ -317,8 +306,7 @@ def test_crashed_package_is_named() -> None:
         "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f2 (most recent call first):\n"
         f'  File "{PACKAGES}/aiter/ops/sampling.py", line 60 in sample\n  File "{PACKAGES}/vllm/sampler.py", line 3 in run\n'
     )
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert "it crashed in aiter (sampling.py:60, in sample)" in remedy_of(first)
 
 
@@ -329,8 +317,7 @@ def test_crashed_thread_names_the_package_and_not_another_thread() -> None:
     crashed = f'Current thread 0x00007f2 (most recent call first):\n  File "{PACKAGES}/aiter/ops/sampling.py", line 60 in sample\n'
     for threads, expected in ((f"{other}\n{crashed}", "it crashed in aiter"), (other, "")):
         log = f"Fatal Python error: Segmentation fault\n\n{threads}"
-        first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-        assert first is not None
+        first = first_cause(log)
         assert expected in remedy_of(first)
         assert "tqdm" not in remedy_of(first)
 
@@ -341,8 +328,7 @@ def test_crash_in_a_call_of_nccl_is_not_laid_on_the_package_that_calls_it() -> N
         f'  File "{PACKAGES}/vllm/distributed/device_communicators/pynccl_wrapper.py", line 300 in ncclAllReduce\n'
         f'  File "{PACKAGES}/vllm/distributed/device_communicators/pynccl.py", line 120 in all_reduce\n'
     )
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert "it crashed in NCCL (ncclAllReduce, which vllm calls at pynccl_wrapper.py:300)" in remedy_of(first)
     assert "install vllm again" not in remedy_of(first)
 
@@ -379,8 +365,7 @@ def test_library_source_is_not_a_file_of_the_job() -> None:
 )  # fmt: skip
 def test_cause_shown_in_an_exception_is_used(error: str, place: str, code: str, expected: str) -> None:
     log = f'Traceback (most recent call last):\n  File "{PACKAGES}/{place}", line 12, in run\n    {code}\n{error}\n'
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert expected in remedy_of(first)
 
 
@@ -404,8 +389,7 @@ def test_indispensable_part_is_not_suggested_for_removal() -> None:
 def test_empty_argument_of_a_computation_is_named() -> None:
     code = "limit = args.concurrency * args.rollout_num_gpus // args.per_engine"
     log = f"+ train.py --per-engine 2\nTraceback (most recent call last):\n  File \"{PACKAGES}/slime/http_utils.py\", line 9, in start\n    {code}\nTypeError: unsupported operand type(s) for *: 'int' and 'NoneType'\n"
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     advice = remedy_of(first)
     assert "one of concurrency, rollout_num_gpus is None although http_utils.py:9 computes with it" in advice
     assert "--rollout-num-gpus" in advice
@@ -427,8 +411,7 @@ def test_empty_argument_of_a_computation_is_named() -> None:
 )
 def test_assertion_of_verl_is_stated_in_words(code: str, expected: str) -> None:
     log = f'Traceback (most recent call last):\n  File "/src/verl/verl/trainer/ppo/ray_trainer.py", line 9, in _validate\n    {code}\nAssertionError\n'
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert expected in remedy_of(first)
 
 
@@ -438,8 +421,7 @@ def test_assertion_of_another_package_names_the_setting_of_verl_behind_it() -> N
         f'  File "/src/verl/verl/utils/megatron/optimizer.py", line 3, in build\n    scheduler = Scheduler()\n'
         f'  File "{PACKAGES}/megatron/core/optimizer_param_scheduler.py", line 9, in __init__\n    assert self.lr_decay_steps > 0\nAssertionError\n'
     )
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert "lr_decay_steps must be greater than 0 (lr_decay_steps is actor_rollout_ref" in remedy_of(first)
 
 
@@ -490,8 +472,7 @@ def test_remedy_states_releases_only_for_a_reason(error: str, places: list[str],
 
 def test_batch_without_a_key_is_no_state_of_verl() -> None:
     log = "Traceback (most recent call last):\n  File \"/src/verl/verl/protocol.py\", line 9, in pop\n    assert key in self.batch.keys()\nAssertionError: 'raw_ids'\n"
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert "the batch has no raw_ids, which protocol.py:9 takes out of it" in remedy_of(first)
 
 
@@ -604,8 +585,7 @@ def test_place_of_an_exception_tells_whose_name_it_is(
 ) -> None:
     frames = "".join(f'  File "{place}", line 12, in run\n    {code}\n' for place in places)
     log = f"Traceback (most recent call last):\n{frames}{error}\n"
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert expected in remedy_of(first)
 
 
@@ -613,8 +593,7 @@ def test_fault_of_a_release_is_known_by_its_last_line_alone() -> None:
     log = (
         "step:1 - loss:0.1\nTypeError: patched_routing() got an unexpected keyword argument 'padding_mask'\n"
     )
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     assert remedy_of(first).startswith("unless the installed verl is >=0.7.1 (pip show verl)")
 
 
@@ -726,8 +705,7 @@ def test_place_and_message_name_the_next_step(error: str, places: list[str], exp
 def result_of(code: str) -> str:
     """Remedy for a key that this line of verl's agent loop does not find."""
     log = f"Traceback (most recent call last):\n  File \"/w/verl/experimental/agent_loop/agent_loop.py\", line 9, in run\n    {code}\nKeyError: 'extra'\n"
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
+    first = first_cause(log)
     return remedy_of(first)
 
 
@@ -739,7 +717,6 @@ def test_key_missing_from_a_result_is_not_missing_from_the_data() -> None:
 def test_function_that_verl_repaired_is_named_with_the_release() -> None:
     log = 'Traceback (most recent call last):\n  File "/w/verl/utils/debug/metrics.py", line 92, in calculate_debug_metrics\n    a = b - c\nRuntimeError: The size of tensor a (4) must match the size of tensor b (5) at non-singleton dimension 1\n'
     for version, is_named in (("", True), ("verl 0.7.1\n", True), ("verl 0.8.0\n", False)):
-        first = read(excerpt(BytesIO(f"{version}{log}".encode()).read).lines, "run.log").first
-        assert first is not None
+        first = first_cause(f"{version}{log}")
         assert ("check out a release >=0.8.0 of verl" in remedy_of(first)) is is_named
         assert "pip install 'verl" not in remedy_of(first)
