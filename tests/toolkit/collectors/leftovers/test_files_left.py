@@ -359,11 +359,14 @@ print(json.dumps({leftover.name: getattr(leftover, "why", "") for leftover in (*
 
 
 def judged_in(namespace: list[str], machine: Machine, *, nobody: bool = False) -> dict[str, str]:
-    """Result of another process in private namespaces: the reason for keeping each file, "" for a leftover."""
+    """Result of another process in private namespaces: the reason for keeping each file, "" for a leftover.
+
+    Its network namespace is empty: messages wait at sockets of the machine's other processes at any time.
+    """
     as_nobody = ["nobody"] if nobody else []
     path = json.dumps([entry for entry in sys.path if entry])
     done = subprocess.run(
-        [*namespace, sys.executable, "-c", _JUDGE, path, str(machine.root), *as_nobody],
+        ["unshare", "--net", *namespace, sys.executable, "-c", _JUDGE, path, str(machine.root), *as_nobody],
         capture_output=True,
         text=True,
         check=False,
