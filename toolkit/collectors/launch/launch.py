@@ -11,6 +11,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.sources.shell.found import Hurdle
 from verl_doctor.toolkit.target import LARGEST_SCRIPT
 
 Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
@@ -116,7 +117,8 @@ class ScriptError:
     Line 0 stands for the whole file.
 
     `extended` is an unset variable that the line only extends, as in `PATH=/x:$PATH`. `lacks_arguments`: the
-    script ends because none were named after it.
+    script ends because none were named after it. `hurdle` is what bash stumbles over, `name` the variable,
+    folder or file concerned.
     """
 
     path: str
@@ -124,6 +126,8 @@ class ScriptError:
     message: str
     extended: str = ""
     lacks_arguments: bool = False
+    hurdle: Hurdle = ""
+    name: str = ""
 
     @property
     def interpolation(self) -> str:
