@@ -154,9 +154,9 @@ class Launch:
     `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word.
     `working_dir` is the folder that Ray sends with the job. `hollow` are the words of the command in which
     bash replaces unset variables by nothing. `made` are paths that programs called before the job may create,
-    with all below them, `removed` those that the script may remove, move or replace before; `installs`: one
-    of these programs may install packages. `in_container`: the job starts in a container or over ssh, where
-    other files and packages are.
+    with all below them, `folders` those that `mkdir` makes, empty, `removed` those that the script may
+    remove, move or replace before; `installs`: one of these programs may install packages. `in_container`:
+    the job starts in a container or over ssh, where other files and packages are.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -176,6 +176,7 @@ class Launch:
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
     made: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     gpus_per_node: int | None = None
     installs: bool = False
@@ -244,6 +245,15 @@ def written_by(launch: Launch | Unknown) -> dict[str, str | None]:
 def may_be_made(launch: Launch | Unknown, path: str) -> bool:
     """Return whether a program that the script calls before the job may create this path."""
     return not isinstance(launch, Unknown) and _is_among(path, launch.made)
+
+
+def may_have_folder(launch: Launch | Unknown, path: str) -> bool:
+    """Return whether the script may make this folder before the job, or one below it."""
+    if isinstance(launch, Unknown):
+        return False
+    path = os.path.normpath(path)
+    made = any(folder in ("/", path) or folder.startswith(f"{path}/") for folder in launch.folders)
+    return made or may_be_made(launch, path)
 
 
 def may_be_changed(launch: Launch, path: str) -> bool:
