@@ -208,17 +208,14 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         found = Finding(
             f"Hydra cannot compose {configuration.name}: {configuration.refused}",
             Evidence(found=configuration.refused, read_from=configuration.folder),
-            remedy=(
-                f"choose one of {listed(configuration.options, _FEW)} for "
-                f"{configuration.missing_option.rpartition('/')[0]}"
-            )
-            if configuration.options
-            else "choose options that exist in the configuration folder",
+            remedy=_remedy_of_refusal(configuration),
             location=place(chooser) if (chooser := _chooser(configuration)) else None,
             subject=Subject("file", f"{configuration.folder}/{configuration.name}.yaml"),
             **healed(
                 "CFG103",
-                _other_option(configuration) or _without_option(launch, ("--config-name", "-cn")),
+                _found_in_verl(configuration)
+                or _other_option(configuration)
+                or _without_option(launch, ("--config-name", "-cn")),
             ),
         )
         yield unless_made(found, _lacking_file(configuration, launch), launch)
@@ -283,6 +280,24 @@ def _to_launcher(word: OverrideWord, launch: Launch | Unknown) -> Correction | N
     gone = reworded(word, None, f"{word.text.partition('=')[0]} is an option of torchrun")
     moved = Rewrite("-m", f"{word.text} -m", Location(last.path, last.line))
     return gone and replace(gone, rewrites=(*gone.rewrites, moved))
+
+
+def _remedy_of_refusal(configuration: Configuration) -> str:
+    if configuration.found_with:
+        return f"add hydra.searchpath=[{configuration.found_with}], where verl has that file"
+    if not configuration.options:
+        return "choose options that exist in the configuration folder"
+    group = configuration.missing_option.rpartition("/")[0]
+    return f"choose one of {listed(configuration.options, _FEW)} for {group}"
+
+
+def _found_in_verl(configuration: Configuration) -> Correction | None:
+    """Verl's own folder is searched too, for a file that the user's own configuration builds on."""
+    if not configuration.found_with or _chooser(configuration) is not None:
+        return None
+    why = f"verl has {configuration.missing_option.removesuffix('.yaml')}.yaml there"
+    added = Rewrite("", f"hydra.searchpath=[{configuration.found_with}]")
+    return Correction("", (added,), why)
 
 
 def _other_option(configuration: Configuration) -> Correction | None:

@@ -291,6 +291,19 @@ def test_unknown_group_option_becomes_the_nearest(tmp_path: Path) -> None:
     assert "  model_engine=dp \\\n" in change.after.decode()
 
 
+def test_folder_of_verl_is_searched_for_what_the_own_file_builds_on(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    read, _ = look(path, f"{START}  trainer.total_epochs=3\n", override_not_understood)
+    assert read.command
+    tree = Configuration("/verl/main_ppo.py", "/mine", "mine", refused="none", missing_option="ppo_trainer")
+    there = replace(with_overrides(tree, read.command.words), found_with="pkg://verl.trainer.config")
+    (finding,) = override_not_understood.judge(there, read)
+    assert finding.fix == "script-word"
+    (change,) = script_word.plan(finding, launch=read, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    assert "hydra.searchpath=[pkg://verl.trainer.config]" in change.after.decode()
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -65,8 +65,9 @@ class Configuration:
     the comments of keys that verl's own files call deprecated. `refused` is why Hydra would not compose it;
     the trees are empty then, and `missing_folder` is a folder on its search path that does not exist here;
     `looked_here` if that depends on where the job starts. `missing_option` is the file of a chosen option
-    that does not exist ("model_engine/fsdp"), `options` are those that its group has. `verl` is the version
-    of the tree. `added` are keys of the user's own files that verl's files do not set. `own_parts`: the
+    that does not exist ("model_engine/fsdp"), `options` are those that its group has, `found_with` is the
+    entry of `hydra.searchpath` with which Hydra finds it in verl's own folder. `verl` is the version of the
+    tree. `added` are keys of the user's own files that verl's files do not set. `own_parts`: the
     program is not verl's, and may have a trainer, workers or a data set of its own, to which verl's
     conditions do not apply.
     """
@@ -85,6 +86,7 @@ class Configuration:
     looked_here: bool = False
     missing_option: str = ""
     options: tuple[str, ...] = ()
+    found_with: str = ""
     added: tuple[str, ...] = ()
     own_parts: bool = False
     added_folder: str = ""

@@ -40,6 +40,8 @@ from verl_doctor.toolkit.sources.hydra.lookup import MISSING, lookup
 from verl_doctor.toolkit.sources.python.source import read as read_source
 from verl_doctor.toolkit.system.secret import setting_is_secret
 
+_OF_VERL = ("trainer", "config")  # verl's own folder of configuration files
+
 
 def composed(
     command: Command, verl: Path, machine: Machine, version: str, settings: Sequence[Setting] = ()
@@ -106,6 +108,7 @@ def _composed(
             looked_here=here,
             missing_option=problem.missing,
             options=tuple(_options([*sources.folders, *filter(None, [sources.own])], problem.missing)),
+            found_with=_found_with(problem.missing, name, read, verl),
         )
     except NotFollowedError as problem:
         return Unknown(f"verl-doctor does not follow {problem}")
@@ -118,6 +121,17 @@ def _composed(
     return replace(
         composition, overrides=tuple(_foreseen(word, composition, verl) for word in composition.overrides)
     )
+
+
+def _found_with(missing: str, primary: str, words: Iterable[OverrideWord], verl: Path) -> str:
+    """Return the entry of the search path with which Hydra finds a file in verl's own folder; "" for none.
+
+    The primary file is not looked for there.
+    """
+    if missing in ("", primary) or any(word.key == "hydra.searchpath" for word in words):
+        return ""
+    is_of_verl = os.path.isfile(verl.joinpath(*_OF_VERL, f"{missing.removesuffix('.yaml')}.yaml"))
+    return f"pkg://{'.'.join((verl.name, *_OF_VERL))}" if is_of_verl else ""
 
 
 def _options(folders: Iterable[Path], missing: str) -> list[str]:

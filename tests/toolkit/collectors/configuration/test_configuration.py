@@ -78,6 +78,32 @@ def test_missing_config_folder_is_reported(tmp_path: Path) -> None:
     assert not _configuration(tmp_path, "--config-name=mine").missing_folder
 
 
+@pytest.mark.parametrize(
+    ("defaults", "words", "found_with"),
+    [
+        ("sft", (), "pkg://verl.trainer.config"),
+        ("engine: other", (), ""),
+        ("engine: fsdp", (), "pkg://verl.trainer.config"),
+        ("sft", ("hydra.searchpath=[]",), ""),
+    ],
+)
+def test_file_of_verl_that_is_not_on_the_search_path(
+    tmp_path: Path, defaults: str, words: tuple[str, ...], found_with: str
+) -> None:
+    recipe = tmp_path / "recipe"
+    recipe.mkdir()
+    (recipe / "mine.yaml").write_text(
+        f"defaults: [{{{defaults}}}, _self_]\n" if ":" in defaults else f"defaults: [{defaults}, _self_]\n"
+    )
+    options = (f"--config-path={recipe}", "--config-name=mine")
+    found = _configuration(tmp_path, *options, *words)
+    assert found.refused
+    assert found.found_with == found_with
+    if found_with:
+        assert not _configuration(tmp_path, *options, f"hydra.searchpath=[{found_with}]").refused
+    assert _configuration(tmp_path, f"--config-path={recipe}", "--config-name=sft").found_with == ""
+
+
 def test_keys_defined_only_in_the_users_config_file_are_known(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe"
     recipe.mkdir()
