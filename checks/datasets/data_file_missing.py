@@ -155,6 +155,10 @@ def _correction(data: DataFiles, file: DataFile, configuration: Configuration | 
         or not (path := written(word, file))
     ):
         return None
+    if file.left_behind:
+        head, _, value = word.text.partition("=")
+        why = "a whole path is the same in every folder"
+        return reworded(word, f"{head}={value.replace(path, file.path)}", why)
     if file.beside:
         effect = f"the job reads {file.beside} instead of {file.path}"
         return reworded(word, word.text.replace(path, file.beside), effect=effect)

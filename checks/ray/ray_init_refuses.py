@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -14,8 +15,10 @@ from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.collectors.ray.init_arguments import KEY, RayInitArguments
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.sources.hydra.written import as_written
 from verl_doctor.toolkit.text import in_bytes
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _STORE = "object_store_memory"
 _LEVELS = ("CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET")
 _TAKES = RayInitArguments(
@@ -155,7 +158,8 @@ def ray_init_refuses(
     for name, words, remedy in (*_refused_values(given), *_no_numbers(given, arguments)):
         yield _finding(words, configuration, f"{KEY}.{name}", arguments.read_from, remedy)
     for key, words, remedy in _not_merged(configuration, given):
-        yield _finding(words, configuration, key, arguments.read_from, remedy)
+        as_mapping = _as_mapping(configuration, key)
+        yield _finding(words, configuration, key, arguments.read_from, remedy, as_mapping)
     for key, value in _not_texts(given):
         yield _finding(
             f"variables in Ray's runtime environment must be strings, but {key} is {value}",
@@ -193,6 +197,16 @@ def _not_merged(configuration: Configuration, given: Mapping[str, object]) -> It
             f"{key}.env_vars must be a mapping, as verl merges its own with it",
             f"write each variable as +{key}.env_vars.NAME=VALUE",
         )
+
+
+def _as_mapping(configuration: Configuration, key: str) -> Correction | None:
+    """Variables that are listed as `NAME=VALUE`, as Docker has them, become a mapping."""
+    word, value = configuration.override_of(key), configuration.get(key)
+    pairs = [str(entry).partition("=") for entry in value] if isinstance(value, (list, tuple)) else []
+    if word is None or not pairs or not all(_NAME.fullmatch(name) and sign for name, sign, _ in pairs):
+        return None
+    written = as_written({name: text for name, _, text in pairs})
+    return reworded(word, f"{word.text.partition('=')[0]}={written}", "verl merges its own mapping with it")
 
 
 def _refused_values(given: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:

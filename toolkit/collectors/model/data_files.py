@@ -47,7 +47,8 @@ class DataFile:
     `beside` is the table that may have been meant: next to it, or in the named folder. `kind` is the
     extension, or parquet where the job reads every file as that. `trouble` is empty if its first and last
     bytes show no fault. `times` is how often it is listed: so often are its rows read. `inside` are the
-    tables of a folder that is named in place of a table.
+    tables of a folder that is named in place of a table. `left_behind`: it is sound, and the job enters
+    another folder before it reads it by its relative path.
     """
 
     path: str
@@ -61,6 +62,7 @@ class DataFile:
     beside: str = ""
     times: int = 1
     inside: tuple[str, ...] = ()
+    left_behind: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,7 @@ def data_files(
                     for file in (_inside(match) if only_parquet and not text.endswith("/") else [match])
                 ]
                 moved = leaves and not Path(machine.expanded(text)).is_absolute()
-                named += (
-                    [replace(file, trouble="missing", reason=_LEAVES) for file in found] if moved else found
-                )
+                named += [_left_behind(file) for file in found] if moved else found
     if not named and undetermined:
         return Unknown(
             f"the value of {undetermined} cannot be determined from the launch script; name the file "
@@ -150,6 +150,11 @@ def _leaves_the_folder(configuration: Configuration | Unknown) -> bool:
         return False  # the folder may be the one where the job starts
     last = next((word for word in reversed(configuration.overrides) if word.key == "hydra.job.chdir"), None)
     return last is not None and last.value is True and not last.conditional
+
+
+def _left_behind(file: DataFile) -> DataFile:
+    """Return a file that the job does not find, as it has entered another folder."""
+    return replace(file, trouble="missing", reason=_LEAVES, left_behind=not file.trouble)
 
 
 def _reads_only_parquet(configuration: Configuration | Unknown) -> bool:
