@@ -78,7 +78,7 @@ def _examples() -> list[Example]:
     ]
 
 
-@check("ATT109", phase="workers", examples=_examples)
+@check("ATT109", phase="workers", requires=("CFG104",), examples=_examples)
 def flash_attention_not_installed(
     attention: TrainerAttention, configuration: Configuration | Unknown, launch: Launch | Unknown
 ) -> Iterator[Finding]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.vllm.trainer_attention import TrainerAttention
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import closest, listed
 
 _KEY = "actor_rollout_ref.model.override_config.attn_implementation"
@@ -35,7 +38,9 @@ def _examples() -> list[Example]:
 
 
 @check("ATT110", phase="workers", examples=_examples)
-def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:
+def trainer_attention_unknown(
+    attention: TrainerAttention, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
     """transformers does not support the attention implementation that the trainer requests.
 
     ## Why it matters
@@ -54,6 +59,17 @@ def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:
             f"transformers has no attention {attention.name}" + (f"; it has {near}" if near else ""),
             Evidence(attention.name, f"one of {listed(attention.known, 6)}", attention.written),
             location=Location(attention.path, attention.line or None) if attention.path else None,
-            remedy=f"set {attention.written} to a name that it has, or remove it",
+            remedy=f"set {attention.written} to {near or 'a name that it has'}, or remove it",
             subject=Subject("attention backend", attention.name),
+            **healed("ATT110", _correction(attention, near, configuration)),
         )
+
+
+def _correction(
+    attention: TrainerAttention, near: str, configuration: Configuration | Unknown
+) -> Correction | None:
+    """The name that is meant; without any, the setting is left out."""
+    if isinstance(configuration, Unknown) or configuration.override_of(attention.written) is None:
+        return None
+    why = f"{near} is transformers' name" if near else ""
+    return settings(configuration, {attention.written: near or LEAVE_OUT}, why)

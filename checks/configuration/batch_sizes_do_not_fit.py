@@ -326,7 +326,7 @@ def _examples() -> list[Example]:
     "CFG108",
     phase="validation",
     applies=_irrelevant,
-    requires=("CFG101", "CFG102", "CFG103"),
+    requires=("CFG101", "CFG102", "CFG103", "CFG104"),
     examples=_examples,
 )
 def batch_sizes_do_not_fit(

@@ -47,6 +47,7 @@ _SWITCHES = {
 _NAMES = {"bool": "True or False", "int": "an integer", "float": "a number", "str": "a text"}
 _SLIP = 0.75  # the similarity from which a text is a misspelt True or False
 _CHECKPOINTS = "actor_rollout_ref.model.enable_gradient_checkpointing"
+_TRACKERS = "trainer.logger"
 _NOTHING = "None"
 # Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p,
 # accept fractions.
@@ -344,6 +345,8 @@ def _correction(word: OverrideWord, configuration: Configuration) -> Correction 
     if isinstance(default, (bool, int, float)):
         effect = f"{word.key} is verl's default, {as_written(default)}, instead of {_plain(word.value)}"
         return reworded(word, None, effect=effect)
+    if word.key == _TRACKERS and word.value is None:
+        return reworded(word, f"{word.sign}{_TRACKERS}=[console]", effect="metrics are only printed")
     if isinstance(default, Mapping):
         effect = (
             f"{word.key} is verl's default, {'empty' if not default else 'a section'}, instead of "
@@ -427,4 +430,6 @@ def _remedy(word: OverrideWord, default: Any) -> str:
         return f"write {word.sign}{word.key}={as_written(new)}"
     if isinstance(default, (bool, int, float)):
         return f"correct {word.key}; verl's default is {as_written(default)}"
-    return ""
+    if word.key == _TRACKERS and word.value is None:
+        return f"write {word.sign}{_TRACKERS}=[console]"
+    return f"correct {word.key}"

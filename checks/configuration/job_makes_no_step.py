@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from verl_doctor.checks.shared.configuration import SCRIPT, configured, place
 from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Command, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
@@ -155,4 +155,5 @@ def _ended_early(launch: Launch | Unknown, fastest: float) -> Iterator[Finding]:
         subject=Subject("limit", "timeout"),
         stops=(EVERY_JOB,),
         phase="workers",
+        fix=None if command.path == COMMAND_LINE else "time-limit-removed",
     )

@@ -32,12 +32,16 @@ _OF_DEEPSPEED = {
 }
 _FIXES: dict[Hurdle, str] = {
     "status": "failure-allowed",
+    "nothing found": "nothing-found-allowed",
     "startup file": "startup-file-optional",
+    "alias": "aliases-expanded",
     "blank": "assignment-joined",
     "output folder": "output-folder-made",
 }
 _REMEDIES: dict[Hurdle, str] = {
     "status": "write || true behind the command on line {error.line}",
+    "nothing found": "write || true behind line {error.line}, if the script is to go on without a file",
+    "alias": "write shopt -s expand_aliases before the alias {error.name}",
     "startup file": "write [ ! -e {error.name} ] || before the command on line {error.line}",
     "blank": "write {error.name}= without blanks on line {error.line}",
     "output folder": "create the folder before line {error.line}: mkdir -p {error.name}",

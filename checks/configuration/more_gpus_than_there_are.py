@@ -219,7 +219,7 @@ def _examples() -> list[Example]:
     ]
 
 
-@check("CFG111", severity="warning", requires={"CUDA152", "CUDA155"}, examples=_examples)
+@check("CFG111", severity="warning", requires={"CUDA152", "CUDA155", "CFG104"}, examples=_examples)
 def more_gpus_than_there_are(
     configuration: Configuration,
     resources: Resources | Unknown,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from verl_doctor.checks.shared.configuration import SCRIPT, configured, if_added, place, severity_of
 from verl_doctor.checks.shared.corrections import Healed, healed, reworded
@@ -44,6 +44,8 @@ _OF_TORCHRUN = re.compile(
     r"[-_]\w+)=[\w.:-]+|--standalone"
 )
 _OPTION = re.compile(r"--config_(?:name|path|dir)(?==|$)")
+_OF_A_VARIABLE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=[\w./-]*\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})[\w./-]*")
+_BRACES = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=\{[\w.:,+-]+\}")
 _LAST_COMMA = re.compile(r",\s*([\]}])$")
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _QUOTES = "\u2018\u2019\u201c\u201d"
@@ -163,7 +165,12 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
     Quote the value for Hydra, and the whole word for the shell: `'data.path="~/x"'`. Write a list as
     `'a=[1,2]'`. A word that is not an override often comes from a space after the `\` at the end of a line.
     """
+    split = _split_words(launch)
+    yield from _split_findings(split)
+    of_split = {(word.path, word.line, word.text) for words in split for word in words}
     for index, word in enumerate(configuration.overrides):
+        if (word.path, word.line, word.text) in of_split:
+            continue
         if _goes_on(configuration.overrides[max(index - 1, 0) : index], word):
             continue
         explanation = _explanation(word, configuration.overrides[index + 1 :])
@@ -219,6 +226,42 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
             ),
         )
         yield unless_made(found, _lacking_file(configuration, launch), launch)
+
+
+def _split_words(launch: Launch | Unknown) -> list[list[Word]]:
+    """Return the words of the command that are several because quotes are missing.
+
+    `key=$NAME` with blanks in the value has words without a sign behind the first. `key={a:1,b:2}` gives the
+    same key several times.
+    """
+    command = None if isinstance(launch, Unknown) else launch.command
+    words = command.words if command else ()
+    groups = [list(group) for _, group in groupby(words, lambda word: (word.path, word.line, word.written))]
+    return [group for group in groups if len(group) > 1 and _is_split(group)]
+
+
+def _is_split(words: Sequence[Word]) -> bool:
+    written, texts = words[0].written, [word.text or "" for word in words]
+    if words[0].path == COMMAND_LINE or not all(texts) or any(word.conditional for word in words):
+        return False
+    if _OF_A_VARIABLE.fullmatch(written):
+        return "=" in texts[0] and not any("=" in text or text.startswith("~") for text in texts[1:])
+    return _BRACES.fullmatch(written) is not None and all("=" in text for text in texts)
+
+
+def _split_findings(split: Iterable[Sequence[Word]]) -> Iterator[Finding]:
+    for words in split:
+        written = words[0].written
+        quote = '"' if "$" in written else "'"
+        yield Finding(
+            f"the shell makes {len(words)} words of {written}: "
+            f"{listed((word.text or '' for word in words), _FEW)}",
+            Evidence(found=written, wanted=f"{quote}{written}{quote}"),
+            location=Location(words[0].path, words[0].line),
+            remedy=f"put it into quotes: {quote}{written}{quote}",
+            subject=Subject("setting", written.partition("=")[0].lstrip("+"), written),
+            fix="word-quoted",
+        )
 
 
 def _passed_on(launch: Launch | Unknown) -> Iterator[Finding]:

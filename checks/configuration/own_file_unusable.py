@@ -174,7 +174,8 @@ def _correction(configuration: Configuration, own_file: OwnFile) -> Correction |
             {own_file.key: own_file.near},
             effect=f"the job uses {own_file.near} instead of {own_file.name}",
         )
-    if own_file.key == _RESUME and own_file.trouble in ("missing", "contents"):
+    if own_file.key == _RESUME and own_file.trouble in ("missing", "contents", "no path"):
         effect = "the job resumes from its last checkpoint if there is one, and starts over otherwise"
-        return settings(configuration, {_RESUME: LEAVE_OUT, _RESUME_MODE: "auto"}, effect=effect)
+        named = {_RESUME: LEAVE_OUT} if configuration.override_of(_RESUME) else {}
+        return settings(configuration, {**named, _RESUME_MODE: "auto"}, effect=effect)
     return None

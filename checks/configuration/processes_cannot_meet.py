@@ -8,19 +8,33 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import SCRIPT, configured
+from verl_doctor.checks.shared.corrections import healed
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 from verl_doctor.toolkit.collectors.installed.packages import Packages
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Command, Launch, Word
+from verl_doctor.toolkit.collectors.launch.wrappers.programs import PYTHON
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Phase,
+    Rewrite,
+    Subject,
+    check,
+)
 from verl_doctor.toolkit.text import counted
 
 _RANKS = ("RANK", "WORLD_SIZE")
 _LOOPBACK = re.compile(r"(?:localhost|127\.[\d.]+|\[?::1\]?)(?::\d+)?")
 _VARIABLES = re.compile(r"PET_\w+")
+_TORCHRUN = "torchrun --standalone --nnodes=1 --nproc_per_node=1"
 _LAST_PORT = 65535
 _DEVICES = frozenset({"gpu", "cpu", "auto", "xpu", "npu"})
 _OTHERS = frozenset(
@@ -178,8 +192,9 @@ def processes_cannot_meet(
             f"{command.module} is started without torchrun, and nothing sets RANK and WORLD_SIZE",
             "python alone",
             "torchrun",
-            f"write torchrun --standalone --nnodes=1 --nproc_per_node=1 -m {command.module}",
+            f"write {_TORCHRUN} -m {command.module}",
             "workers",
+            _by_torchrun(command),
         )
     for option in processes.unknown:
         near = next(
@@ -192,6 +207,7 @@ def processes_cannot_meet(
             processes.read_from,
             f"write --{near}" if near else f"remove {option}",
             "import",
+            _renamed(command, option, f"--{near}") if near else None,
         )
     if processes.launcher != "torchrun" and not processes.launcher.startswith("torch."):
         return
@@ -295,10 +311,51 @@ def _too_many(
             has,
             f"set --nproc_per_node={min(usable, len(gpus))}",
             "workers",
+            _with_count(launch.command, count, min(usable, len(gpus))),
         )
 
 
-def _finding(command: Command, message: str, found: str, wanted: str, remedy: str, phase: Phase) -> Finding:
+def _by_torchrun(command: Command) -> Correction | None:
+    """The module is started by torchrun, in one process, in place of Python."""
+    python = command.names[-1] if command.names else ""
+    if not PYTHON.fullmatch(python.rpartition("/")[2]) or command.path == COMMAND_LINE:
+        return None
+    rewrite = Rewrite(python, _TORCHRUN, Location(command.path, command.line))
+    return Correction("", (rewrite,), effect="torchrun starts one process, and sets its rank")
+
+
+def _renamed(command: Command, option: str, new: str) -> Correction | None:
+    """An option of torchrun under its right name."""
+    rewrites = [
+        Rewrite(word.text, f"{new}{word.text.removeprefix(option)}", Location(word.path, word.line))
+        for word in command.launcher
+        if word.text and word.path != COMMAND_LINE and word.text.partition("=")[0] == option
+    ]
+    return Correction("", tuple(rewrites), f"{new} is torchrun's option") if len(rewrites) == 1 else None
+
+
+def _with_count(command: Command, count: str, new: int) -> Correction | None:
+    """As many processes as there are GPUs."""
+    rewrites = [
+        Rewrite(word.text, f"{option}={new}", Location(word.path, word.line))
+        for word in command.launcher
+        if word.text and word.path != COMMAND_LINE and not word.conditional
+        for option, _, value in [word.text.partition("=")]
+        if option.replace("-", "_") == "__nproc_per_node" and value == count
+    ]
+    effect = f"{counted(new, 'process', 'processes')} train instead of {count}"
+    return Correction("", tuple(rewrites), effect=effect) if len(rewrites) == 1 and new > 0 else None
+
+
+def _finding(
+    command: Command,
+    message: str,
+    found: str,
+    wanted: str,
+    remedy: str,
+    phase: Phase,
+    correction: Correction | None = None,
+) -> Finding:
     return Finding(
         message,
         Evidence(found=found, wanted=wanted),
@@ -307,4 +364,5 @@ def _finding(command: Command, message: str, found: str, wanted: str, remedy: st
         subject=Subject("symbol", command.module),
         stops=(EVERY_JOB,),
         phase=phase,
+        **healed("CFG130", correction),
     )

@@ -8,10 +8,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured, place, release
-from verl_doctor.checks.shared.corrections import effect_of, healed, settings
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.checks.shared.corrections import effect_of, healed, reworded, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import (
+    MISSING,
+    Configuration,
+    OverrideWord,
+)
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised, Validation
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.sources.hydra.written import as_written
 
 _SIGNS = re.compile(r"[-_ ]")
 _MODE = "actor_rollout_ref.actor.loss_agg_mode"
@@ -124,11 +129,20 @@ def _correction(configuration: Configuration, raised: Raised) -> Correction | No
     A name that differs only in punctuation is what was meant. Where several values would do, each is a choice
     that the user has to agree to.
     """
+    deleted = next((word for word in configuration.overrides if _deletes(word, raised)), None)
+    if deleted is not None:
+        effect = f"{deleted.key} has verl's default again: {as_written(configuration.default(deleted.key))}"
+        return reworded(deleted, None, effect=effect)
     if not raised.nearest_key:
         return None
     nearest = _with_value(configuration, raised, raised.nearest_key, raised.nearest)
     others = (_with_value(configuration, raised, key, value) for key, value in raised.others)
     return nearest and replace(nearest, others=tuple(filter(None, others)))
+
+
+def _deletes(word: OverrideWord, raised: Raised) -> bool:
+    """Return whether a word removes a key that verl reads."""
+    return word.sign == "~" and word.fate == "applied" and word.key in raised.keys
 
 
 def _with_value(configuration: Configuration, raised: Raised, key: str, value: str) -> Correction | None:

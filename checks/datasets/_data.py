@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from verl_doctor.checks.shared.corrections import reworded
+from verl_doctor.checks.shared.corrections import reworded, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
     UNDETERMINED,
@@ -112,17 +112,15 @@ def instead_of_validation(
     file: DataFile, trained: str, configuration: Configuration | Unknown
 ) -> Correction | None:
     """The training table in place of a validation table that verl only opens: no validation runs."""
-    word = None if isinstance(configuration, Unknown) else configuration.override_of(file.named_by)
+    if isinstance(configuration, Unknown) or file.role != "val" or not trained:
+        return None
+    word = configuration.override_of(file.named_by)
     at = "" if word is None else written(word, file)
-    if (
-        word is None
-        or not at
-        or file.role != "val"
-        or not trained
-        or first_validation(configuration) != "never"
-    ):
+    if (word is not None and not at) or first_validation(configuration) != "never":
         return None
     effect = f"no validation runs; {trained} replaces the file"
+    if word is None:  # verl's default
+        return settings(configuration, {file.named_by: trained}, effect=effect)
     return reworded(word, word.text.replace(at, trained), effect=effect)
 
 

@@ -149,12 +149,11 @@ def _correction(data: DataFiles, file: DataFile, configuration: Configuration | 
 
     The training table replaces a table that is only opened, if there is no validation.
     """
-    if (
-        isinstance(configuration, Unknown)
-        or (word := configuration.override_of(file.named_by)) is None
-        or not (path := written(word, file))
-    ):
+    if isinstance(configuration, Unknown):
         return None
+    word = configuration.override_of(file.named_by)
+    if word is None or not (path := written(word, file)):
+        return instead_of_validation(file, _trained(data), configuration)
     if file.left_behind:
         head, _, value = word.text.partition("=")
         why = "a whole path is the same in every folder"

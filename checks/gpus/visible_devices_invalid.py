@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.corrections import healed, variable
 from verl_doctor.checks.shared.gpus import NVML, healthy, node
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
 from verl_doctor.toolkit.collectors.variables.visible_devices import VISIBLE_DEVICES, Choice, VisibleDevices
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import counted
 
 _FOUR = node(*map(healthy, range(4)))
@@ -103,7 +104,18 @@ def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Fin
             remedy=f"list existing GPUs, each once, or unset {VISIBLE_DEVICES}"
             + ("; then restart this raylet" if choice.raylet else ""),
             subject=Subject("variable", VISIBLE_DEVICES, choice.value),
+            **healed("CUDA152", _correction(choice, len(gpus.devices))),
         )
+
+
+def _correction(choice: Choice, count: int) -> Correction | None:
+    """The GPUs among those listed that exist, each once; without any, the line that sets them goes."""
+    entries = [entry.strip() for entry in choice.value.split(",")]
+    if choice.raylet or not count or not all(entry.isdigit() for entry in entries):
+        return None
+    left = ",".join(dict.fromkeys(entry for entry in entries if int(entry) < count))
+    effect = f"the job uses the GPUs {left}" if left else "the job uses every GPU of this machine"
+    return variable(VISIBLE_DEVICES, choice.value, _location(choice), left or None, effect=effect)
 
 
 def _wrong(choice: Choice) -> str:

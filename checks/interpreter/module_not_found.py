@@ -118,10 +118,13 @@ def module_not_found(program: ProgramModule) -> Iterator[Finding]:
 
 
 def _is_same(module: str, near: str) -> bool:
-    """Return whether the other name has no word that this one lacks.
+    """Return whether the other name has no word that this one lacks, or its last two parts are the same.
 
     For example, `main_generation_server` is another program.
     """
+    parts, near_parts = module.split("."), near.split(".")
+    if near and len(parts) > 2 and parts[0] in ("recipe", "verl") and parts[-2:] == near_parts[-2:]:
+        return True  # its folder has moved
     words = re.split(r"[._]", module)
     return near != "" and all(
         difflib.get_close_matches(word, words, 1, 0.7) for word in re.split(r"[._]", near)

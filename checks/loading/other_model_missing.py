@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.other_models import OtherModel, OtherModels
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
@@ -118,7 +118,9 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
 
 
 def _correction(configuration: Configuration, key: str) -> Correction | None:
-    """Let a critic start from the trained model."""
+    """Let a critic start from the trained model, and a model have its own tokenizer."""
+    if key.endswith(".tokenizer_path"):
+        return settings(configuration, {key: LEAVE_OUT}, effect="the model's own tokenizer is used")
     path = configuration.get(_ACTOR)
     if key != _KEY or not isinstance(path, str) or "${" in path:
         return None

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import healed, reworded, settings
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, reworded, settings
 from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.collectors.ray.init_arguments import KEY, RayInitArguments
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
-from verl_doctor.toolkit.sources.hydra.written import as_written
 from verl_doctor.toolkit.text import in_bytes
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -42,6 +41,14 @@ def _examples() -> list[Example]:
             "a misspelt argument",
             (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()),
             "has no argument num_gpu; did you mean num_gpus?",
+        ),
+        Example(
+            "a logging level by its name",
+            (
+                *configured(f"+{KEY}.logging_level=info"),
+                replace(_ACCEPTS_MORE, numbers=("num_cpus", "logging_level")),
+                RayAddresses(),
+            ),
         ),
         Example(
             "a small object store",
@@ -155,7 +162,11 @@ def ray_init_refuses(
             f"set at least {least} bytes, or remove the setting",
             settings(configuration, {f"{KEY}.{_STORE}": least}, f"Ray requires at least {least} bytes"),
         )
-    for name, words, remedy in (*_refused_values(given), *_no_numbers(given, arguments)):
+    for name, words, remedy, other in _refused_values(given):
+        key = f"{KEY}.{name}"
+        correction = settings(configuration, {key: other}, effect="")
+        yield _finding(words, configuration, key, arguments.read_from, remedy, correction)
+    for name, words, remedy in _no_numbers(given, arguments):
         yield _finding(words, configuration, f"{KEY}.{name}", arguments.read_from, remedy)
     for key, words, remedy in _not_merged(configuration, given):
         as_mapping = _as_mapping(configuration, key)
@@ -200,34 +211,41 @@ def _not_merged(configuration: Configuration, given: Mapping[str, object]) -> It
 
 
 def _as_mapping(configuration: Configuration, key: str) -> Correction | None:
-    """Variables that are listed as `NAME=VALUE`, as Docker has them, become a mapping."""
+    """Variables that are listed as `NAME=VALUE`, as Docker has them, become a mapping; null is left out."""
+    if key == f"{KEY}.runtime_env" and configuration.get(key) is None:
+        return settings(configuration, {key: LEAVE_OUT}, "verl's own runtime environment is used", "")
     word, value = configuration.override_of(key), configuration.get(key)
     pairs = [str(entry).partition("=") for entry in value] if isinstance(value, (list, tuple)) else []
     if word is None or not pairs or not all(_NAME.fullmatch(name) and sign for name, sign, _ in pairs):
         return None
-    written = as_written({name: text for name, _, text in pairs})
-    return reworded(word, f"{word.text.partition('=')[0]}={written}", "verl merges its own mapping with it")
+    if any(set(text) & set("'\\") for _, _, text in pairs):
+        return None
+    written = ",".join(f"{name}:'{text}'" for name, _, text in pairs)  # Ray accepts only strings
+    return reworded(
+        word, f"{word.text.partition('=')[0]}={{{written}}}", "verl merges its own mapping with it"
+    )
 
 
-def _refused_values(given: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Yield arguments with a value that `ray.init()` raises for: name, fault and remedy."""
+def _refused_values(given: Mapping[str, object]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield arguments with a value that `ray.init()` raises for: name, fault, remedy and another value."""
     namespace, level = given.get("namespace"), given.get("logging_level")
     if isinstance(namespace, (bool, int, float)):
         yield (
             "namespace",
             f"a namespace must be a string, but ray.init() gets {namespace}",
             f"quote it twice: \"{KEY}.namespace='{namespace}'\"",
+            f"'{namespace}'",
         )
     if isinstance(level, str) and "${" not in level and level.upper() not in _LEVELS:
         near = next(iter(difflib.get_close_matches(level.lower(), map(str.lower, _LEVELS), 1)), "info")
-        yield "logging_level", f"Ray has no logging level {level}", f"write {KEY}.logging_level={near}"
+        yield "logging_level", f"Ray has no logging level {level}", f"write {KEY}.logging_level={near}", near
 
 
 def _no_numbers(given: Mapping[str, object], arguments: RayInitArguments) -> Iterator[tuple[str, str, str]]:
     """Yield arguments that are counted or added up, and are given as text: name, fault and remedy."""
     for name in arguments.numbers:
         value = given.get(name)
-        if isinstance(value, str) and "${" not in value:
+        if isinstance(value, str) and "${" not in value and name != "logging_level":  # a level has a name
             number = "a number of bytes" if name == _STORE else "a number"
             yield (
                 name,

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from verl_doctor.patches.shared.edited_files import edited_file
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
-from verl_doctor.toolkit.edit.launch_text import continues, launch_text
+from verl_doctor.toolkit.edit.launch_text import continues, first_line, launch_text
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
 
 _BROKEN_OFF = re.compile(r"(?P<line>.*(?<!\\)(?:\\\\)*\\)[ \t]+(?:#.*)?")
 _SETTING = re.compile(r"\s*[\"']?(?:\+{0,2}|~)[A-Za-z_]\w*(?:[./]\w+)+=")
+_ENDS_IN_A_WORD = re.compile(r"\s*[^\s#][^#;&|<>]*[^\s#;&|<>\\]\s*")
 _COMMENT = re.compile(r"\s*#")
 
 
@@ -21,13 +22,15 @@ _COMMENT = re.compile(r"\s*#")
 def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
     r"""Join the lines of a command that a space after a \ or a comment has cut in two.
 
-    Only where the line is meant to continue and a setting follows. The space is removed, and the comment
-    moves above the command.
+    Only where the line is meant to continue and a setting follows. The space is removed, the comment moves
+    above the command, and a \ that is missing is added.
     """
 
     def joined(path: str, before: bytes) -> bytes:
-        lines = launch_text(before, path).split("\n")
-        return "\n".join(_joined(lines, marker.comment("CFG104"))).encode()
+        lines, comment = launch_text(before, path).split("\n"), marker.comment("CFG104")
+        after = list(_joined(lines, comment))
+        at = finding.location.line if after == lines and finding.location else None
+        return "\n".join(_continued(lines, at, comment) if at else after).encode()
 
     changes = edited_file(finding, sources, joined)
     return changes or Refusal(
@@ -51,6 +54,20 @@ def _joined(lines: Sequence[str], comment: str) -> Iterator[str]:
             yield from (*kept, *command)
             command, kept = [], []
     yield from (*kept, *command)
+
+
+def _continued(lines: Sequence[str], number: int, comment: str) -> list[str]:
+    """Return the lines with a backslash before the line of this number (from 1), which begins with a setting.
+
+    A name with a dot is no variable of the shell's, so that line is no command.
+    """
+    last = number - 1
+    if last < 1 or not _SETTING.match(lines[last]) or not _ENDS_IN_A_WORD.fullmatch(lines[last - 1]):
+        return list(lines)
+    first = first_line(lines, last)
+    joined = [*lines[: last - 1], f"{lines[last - 1].rstrip()} \\", *lines[last:]]
+    indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
+    return [*joined[: first - 1], f"{indent}# {lines[last - 1].strip()}  {comment}", *joined[first - 1 :]]
 
 
 def _goes_on(following: Sequence[str]) -> bool:

@@ -18,45 +18,18 @@ from verl_doctor.toolkit.rule import Finding, Location, Rewrite
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 CORRECTED = (
-    *("ATT102", "ATT109", "BUILD130", "CFG101", "CFG102", "CFG103", "CFG108", "CFG109"),
-    *(
-        "CFG111",
-        "CFG113",
-        "CFG115",
-        "CFG116",
-        "CFG119",
-        "CFG120",
-        "CFG121",
-        "CFG122",
-        "CFG123",
-        "CFG133",
-        "CFG135",
-    ),
-    *("CFG124", "CFG125", "CFG126", "CFG128", "CFG131", "CUDA157", "DATA101", "DATA107", "DATA111"),
-    *(
-        "CFG127",
-        "CFG129",
-        "CFG132",
-        "CFG134",
-        "CUDA153",
-        "DATA104",
-        "DATA108",
-        "DATA110",
-        "DATA114",
-        "ENV106",
-    ),
-    *(
-        "ENV118",
-        "LOAD101",
-        "LOAD108",
-        "LOAD117",
-        "LOAD118",
-        "LOAD123",
-        "HOST108",
-        "RAY103",
-        "RAY109",
-        "RAY147",
-    ),
+    *("ATT102", "ATT109", "ATT110"),
+    *("BUILD130",),
+    *("CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG111", "CFG113", "CFG115"),
+    *("CFG116", "CFG119", "CFG120", "CFG121", "CFG122", "CFG123", "CFG124", "CFG125"),
+    *("CFG126", "CFG127", "CFG128", "CFG129", "CFG130", "CFG131", "CFG132", "CFG133"),
+    *("CFG134", "CFG135"),
+    *("CUDA152", "CUDA153", "CUDA157"),
+    *("DATA101", "DATA104", "DATA107", "DATA108", "DATA110", "DATA111", "DATA114"),
+    *("ENV106", "ENV118"),
+    *("HOST108",),
+    *("LOAD101", "LOAD108", "LOAD117", "LOAD118", "LOAD123"),
+    *("RAY103", "RAY109", "RAY147"),
 )
 """The rules whose findings may carry a correction.
 
@@ -130,7 +103,8 @@ def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, W
             yield _of_launcher(rewrite, launcher)
             continue
         command = launch.command
-        if command and (rewrite.old, rewrite.at) == (command.module, Location(command.path, command.line)):
+        names = (command.module, *command.names[-1:]) if command else ()
+        if command and rewrite.old in names and rewrite.at == Location(command.path, command.line):
             yield command.path, WordEdit(command.line, rewrite.old, tuple((rewrite.new or "").split()))
             continue
         word = _found(rewrite, words)

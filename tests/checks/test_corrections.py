@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
+from verl_doctor.checks.attention.trainer_attention_unknown import trainer_attention_unknown
 from verl_doctor.checks.configuration.batch_size_below_one import batch_size_below_one
 from verl_doctor.checks.configuration.checkpoint_folder_unusable import checkpoint_folder_unusable
 from verl_doctor.checks.configuration.choice_unknown import _is_misspelt, _nearest
+from verl_doctor.checks.configuration.config_value_of_wrong_type import config_value_of_wrong_type
 from verl_doctor.checks.configuration.job_makes_no_step import job_makes_no_step
 from verl_doctor.checks.configuration.module_missing import module_missing
+from verl_doctor.checks.configuration.own_file_unusable import own_file_unusable
 from verl_doctor.checks.configuration.path_begins_with_nothing import path_begins_with_nothing
+from verl_doctor.checks.configuration.processes_cannot_meet import (
+    _GPUS,
+    _launch,
+    _run,
+    processes_cannot_meet,
+)
 from verl_doctor.checks.configuration.reward_function_missing import reward_function_missing
 from verl_doctor.checks.configuration.verl_would_refuse_config import verl_would_refuse_config
 from verl_doctor.checks.datasets._data import DEMANDS, TABLE, TRAIN, VALIDATION, tables
@@ -22,16 +31,30 @@ from verl_doctor.checks.datasets.data_file_missing import data_file_missing
 from verl_doctor.checks.datasets.data_rows_too_few import data_rows_too_few
 from verl_doctor.checks.datasets.media_without_processor import media_without_processor
 from verl_doctor.checks.datasets.no_prompt_usable import no_prompt_usable
+from verl_doctor.checks.gpus.visible_devices_invalid import visible_devices_invalid
+from verl_doctor.checks.interpreter.module_not_found import module_not_found
 from verl_doctor.checks.loading.adapter_matches_nothing import adapter_matches_nothing
 from verl_doctor.checks.loading.chat_template_missing import chat_template_missing
+from verl_doctor.checks.loading.other_model_missing import other_model_missing
 from verl_doctor.checks.ray.cluster_refuses_arguments import cluster_refuses_arguments
 from verl_doctor.checks.ray.ray_address_is_none import ray_address_is_none
+from verl_doctor.checks.ray.ray_init_refuses import (
+    _ACCEPTS_MORE,
+    _TAKES,
+    _WITH_RUNTIME_ENV,
+    KEY,
+    ray_init_refuses,
+)
 from verl_doctor.checks.shared.configuration import SCRIPT, configured
+from verl_doctor.checks.shared.gpus import healthy, node
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.network_examples import ONE
 from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.checks.variables.tracker_without_key import tracker_without_key
+from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
+from verl_doctor.toolkit.collectors.configuration.own_files import OwnFile, OwnFiles
 from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.host.output_folders import TrackerFolder
@@ -45,10 +68,15 @@ from verl_doctor.toolkit.collectors.model.data_demands import ConversationDemand
 from verl_doctor.toolkit.collectors.model.data_files import DataFiles
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
 from verl_doctor.toolkit.collectors.model.model import Model
+from verl_doctor.toolkit.collectors.model.other_models import OtherModel, OtherModels
 from verl_doctor.toolkit.collectors.model.rendered_prompts import RenderedPrompts
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModule, MissingModules
+from verl_doctor.toolkit.collectors.variables.program_module import ProgramModule
 from verl_doctor.toolkit.collectors.variables.trackers import Tracker, Trackers
+from verl_doctor.toolkit.collectors.variables.visible_devices import Choice, VisibleDevices
+from verl_doctor.toolkit.collectors.vllm.trainer_attention import TrainerAttention
 from verl_doctor.toolkit.rule import Check, Finding
 from verl_doctor.toolkit.testing import run_check
 
@@ -60,6 +88,11 @@ TALKS = ConversationDemands("/env/verl/data.py", ("images",), "messages")
 TEXTS = Column("messages", "list<struct<content: string, role: string>>")
 TEXT_MODEL = Model("/models/qwen", "--model", ("Qwen2ForCausalLM",), "qwen2", has_processor=False)
 TEMPLATE = "actor_rollout_ref.model.custom_chat_template"
+ATTENTION, TOKENIZER = (
+    "actor_rollout_ref.model.override_config.attn_implementation",
+    "actor_rollout_ref.model.tokenizer_path",
+)
+FOUR = node(*map(healthy, range(4)))
 NO_VARIABLES = Variables({})
 
 
@@ -115,6 +148,26 @@ EMPTY_VALIDATION = DataTables((TABLE, replace(TABLE, file=VALIDATION, rows=0)))
         (tracker_without_key, (*configured(), Trackers((Tracker("wandb", True, mode="offlin", modes=("online", "offline")),)), NO_VARIABLES, setting("WANDB_MODE", "offlin")), SAFE, {"WANDB_MODE=offlin": "WANDB_MODE=offline"}),
         (tracker_without_key, (*configured("++trainer.project_name=a/b"), Trackers((Tracker("wandb", True, mode="offline", barred="/#"),))), CHANGED, {"++trainer.project_name=a/b": "++trainer.project_name=a-b"}),
         (module_missing, (*configured(), MissingModules((MissingModule("modelscope", "VERL_USE_MODELSCOPE", "import"),)), NO_VARIABLES, setting("VERL_USE_MODELSCOPE", "True")), CHANGED, {"VERL_USE_MODELSCOPE=True": None}),
+        (trainer_attention_unknown, (TrainerAttention("spda", ATTENTION, False, "", True, known=("sdpa", "eager")), *configured(f"++{ATTENTION}=spda")), SAFE, {f"++{ATTENTION}=spda": f"++{ATTENTION}=sdpa"}),
+        (trainer_attention_unknown, (TrainerAttention("x", ATTENTION, False, "", True, known=("sdpa", "eager")), *configured(f"++{ATTENTION}=x")), SAFE, {f"++{ATTENTION}=x": None}),
+        (processes_cannot_meet, (*configured(), _launch("torchrun", "--num_gpus_per_node=1"), JobProcesses(True, "torchrun", {}, ("--num_gpus_per_node",), ("nnodes", "nproc_per_node")), JobVariables()), SAFE, {"--num_gpus_per_node=1": "--nproc_per_node=1"}),
+        (processes_cannot_meet, (*configured(), _launch(), JobProcesses(True), JobVariables()), CHANGED, {"python3": "torchrun --standalone --nnodes=1 --nproc_per_node=1"}),
+        (processes_cannot_meet, (*configured(), _launch("torchrun", "--standalone", "--nproc_per_node=8"), _run(standalone=None, nproc_per_node="8"), _GPUS, JobVariables()), CHANGED, {"--nproc_per_node=8": "--nproc_per_node=4"}),
+        (visible_devices_invalid, (FOUR, VisibleDevices((0,), Choice("0,7", (0,), "7", path=SCRIPT, line=2))), CHANGED, {"CUDA_VISIBLE_DEVICES=0,7": "CUDA_VISIBLE_DEVICES=0"}),
+        (visible_devices_invalid, (FOUR, VisibleDevices((), Choice("7", (), "7", path=SCRIPT, line=2))), CHANGED, {"CUDA_VISIBLE_DEVICES=7": None}),
+        (visible_devices_invalid, (FOUR, VisibleDevices((), Choice("GPU-1", (), "GPU-1", path=SCRIPT, line=2))), None, {}),
+        (other_model_missing, (*configured(f"++{TOKENIZER}=/gone"), OtherModels((OtherModel(TOKENIZER, "/gone", "verl reads the tokenizer there", False),))), CHANGED, {f"++{TOKENIZER}=/gone": None}),
+        (own_file_unusable, (*configured("++trainer.resume_mode=resume_path"), OwnFiles((OwnFile("trainer.resume_from_path", "", "no path", "first batch"),))), CHANGED, {"++trainer.resume_mode=resume_path": "++trainer.resume_mode=auto"}),
+        (ray_init_refuses, (*configured(f"+{KEY}.logging_level=debugging"), _ACCEPTS_MORE, RayAddresses()), SAFE, {f"+{KEY}.logging_level=debugging": f"+{KEY}.logging_level=debug"}),
+        (ray_init_refuses, (*configured(f"+{KEY}.namespace=5"), _ACCEPTS_MORE, RayAddresses()), SAFE, {f"+{KEY}.namespace=5": f"+{KEY}.namespace='5'"}),
+        (ray_init_refuses, (*configured(f"{KEY}.runtime_env=null", tree=_WITH_RUNTIME_ENV), _TAKES, RayAddresses()), SAFE, {f"{KEY}.runtime_env=null": None}),
+        (ray_init_refuses, (*configured(f"+{KEY}.runtime_env.env_vars=['A=b','C=1']"), _TAKES, RayAddresses()), SAFE, {f"+{KEY}.runtime_env.env_vars=['A=b','C=1']": f"+{KEY}.runtime_env.env_vars={{A:'b',C:'1'}}"}),
+        (ray_init_refuses, (*configured(f"+{KEY}.runtime_env.env_vars=[A]"), _TAKES, RayAddresses()), None, {}),
+        (module_not_found, (ProgramModule("recipe.dapo.main_dapo", SCRIPT, 2, "/verl", missing=True, programs=("verl.experimental.dapo.main_dapo",), lacking="recipe.dapo"),), "script-module", {}),
+        (data_file_missing, (DataFiles((replace(TRAIN, path="/job/t.parquet", trouble="missing", left_behind=True),)), *configured("data.train_files=t.parquet")), SAFE, {"data.train_files=t.parquet": "data.train_files=/job/t.parquet"}),
+        (data_file_missing, (DataFiles((TRAIN, replace(TRAIN, role="val", named_by="data.val_files", path="/default/v.parquet", trouble="missing"))), *configured(*NEVER)), CHANGED, {"": "+data.val_files=/data/train.parquet"}),
+        (verl_would_refuse_config, (*configured("~data.max_prompt_length"), Validation((Raised("ConfigAttributeError", "no key", "/verl/x.py:3", "", ("data.max_prompt_length",), "workers"),))), CHANGED, {"~data.max_prompt_length": None}),
+        (config_value_of_wrong_type, (*configured("trainer.logger=null", tree={"trainer": {"logger": ["console", "wandb"]}}), ConfigClasses(calculated={"trainer.logger": "/verl/x.py:3"})), CHANGED, {"trainer.logger=null": "trainer.logger=[console]"}),
         (path_begins_with_nothing, (HollowPaths(), Launch(FILES, hollow=(Word("trainer.nnodes=", SCRIPT, 2, "trainer.nnodes=$NODES"),)), *configured("trainer.nnodes=")), CHANGED, {"trainer.nnodes=": None}),
     ],
 )  # fmt: skip

@@ -22,17 +22,21 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     Simple,
     Written,
     below,
-    is_spaced_assignment,
+    spaced_assignment,
 )
 
 _MAY_FAIL = frozenset({"((", "let", "read"})
+_DURATION = re.compile(r"[\d.]+[smhd]?")
 _ENDS = re.compile(r"[ \t]*(?:$|[ \t]#|;)")
 
 
 def allowed_to_fail(source: bytes, path: str, line: int, comment: str) -> bytes:
-    """Let a script with `set -e` go on after the command on this line: `|| true` follows it."""
+    """Let a script with `set -e` go on after the command on this line: `|| true` follows it.
+
+    It is one that returns 1 when it has done its work, or an assignment.
+    """
     text = launch_text(source, path)
-    found = _command(text, path, line, lambda node: name_of(node) in _MAY_FAIL)
+    found = _command(text, path, line, lambda node: not node.words or name_of(node) in _MAY_FAIL)
     true = _only(parse("true"))
     last = last_line(text.split("\n"), line)
     start = _offset(text, line)
@@ -58,14 +62,41 @@ def only_if_it_exists(source: bytes, path: str, line: int, comment: str) -> byte
 def joined_assignment(source: bytes, path: str, line: int, name: str, comment: str) -> bytes:
     """Let a script assign to a variable that has blanks around its sign: `NAME = value`."""
     text = launch_text(source, path)
-    found = _command(text, path, line, lambda node: is_spaced_assignment(node, name))
-    words = [word for word in found.words if isinstance(word, Written) and word.at >= 0]
+    found = _command(text, path, line, lambda node: spaced_assignment(node) == name)
+    first = next(place for place, word in enumerate(found.words) if getattr(word, "raw", "") == name)
+    words = [word for word in found.words[first:] if isinstance(word, Written) and word.at >= 0]
     raws = [word.raw for word in words]
-    if len(words) != len(found.words) or len(words) - (raws[1] == "=") > 2:
+    if first + len(words) != len(found.words) or len(words) - (raws[1] == "=") > 2:
         raise CannotEdit(f"{path}:{line}: this line does not assign one value to {name}; edit it by hand")
     new = "".join(raws)
     after = f"{text[: words[0].at]}{new}{text[words[-1].end :]}"
-    return _proven(text, path, line, [after], _only(parse(new)), found, comment)
+    lead = "".join(f"{word.raw} " for word in found.words[:first] if isinstance(word, Written))
+    return _proven(text, path, line, [after], _only(parse(f"{lead}{new}")), found, comment)
+
+
+def without_time_limit(source: bytes, path: str, line: int, comment: str) -> bytes:
+    """Remove `timeout DURATION` in front of the command on this line."""
+    text = launch_text(source, path)
+    found = _command(text, path, line, lambda node: name_of(node) == "timeout")
+    words = [word for word in found.words[:3] if isinstance(word, Written) and word.at >= 0]
+    if len(words) < 3 or not _DURATION.fullmatch(words[1].raw):
+        raise CannotEdit(f"{path}:{line}: timeout has options, or no plain time; edit it by hand")
+    after = f"{text[: words[0].at]}{text[words[2].at :]}"
+    return _proven(text, path, line, [after], replace(found, words=found.words[2:]), found, comment)
+
+
+def with_aliases(source: bytes, path: str, name: str, comment: str) -> bytes:
+    """Let bash expand aliases from the line on that defines this one."""
+    text = launch_text(source, path)
+    nodes = (node for node in parse(text) if isinstance(node, Simple) and name_of(node) == "alias")
+    lines = [
+        node.line
+        for node in nodes
+        if any(getattr(word, "raw", "").startswith(f"{name}=") for word in node.words[1:])
+    ]
+    if not lines:
+        raise CannotEdit(f"{path}: the alias {name} is not defined on a line of its own; edit it by hand")
+    return with_line_before(source, path, lines[0], "shopt -s expand_aliases", comment)
 
 
 def with_line_before(source: bytes, path: str, line: int, new: str, comment: str) -> bytes:

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from verl_doctor.checks.configuration.job_makes_no_step import job_makes_no_step
 from verl_doctor.checks.configuration.launch_script_refused_by_bash import launch_script_refused_by_bash
 from verl_doctor.checks.configuration.path_begins_with_nothing import path_begins_with_nothing
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.patches.launch.aliases_expanded import aliases_expanded
 from verl_doctor.patches.launch.assignment_joined import assignment_joined
 from verl_doctor.patches.launch.failure_allowed import failure_allowed
+from verl_doctor.patches.launch.nothing_found_allowed import nothing_found_allowed
 from verl_doctor.patches.launch.output_folder_made import output_folder_made
 from verl_doctor.patches.launch.script_word import script_word
 from verl_doctor.patches.launch.startup_file_optional import startup_file_optional
+from verl_doctor.patches.launch.time_limit_removed import time_limit_removed
 from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPaths, hollow_paths
@@ -27,7 +32,15 @@ from verl_doctor.toolkit.target import Target
 
 FIXES = {
     fix.id: fix
-    for fix in (assignment_joined, failure_allowed, output_folder_made, script_word, startup_file_optional)
+    for fix in (
+        aliases_expanded,
+        assignment_joined,
+        failure_allowed,
+        nothing_found_allowed,
+        output_folder_made,
+        script_word,
+        startup_file_optional,
+    )
 }
 START = "python3 -m verl.trainer.main_ppo trainer.nnodes=1"
 REACHED = 'python3() { echo "reached $*"; }\ntorchrun() { python3 "$@"; }\n'
@@ -135,6 +148,67 @@ def test_folder_of_a_log_is_made(tmp_path: Path, before: str, line: str, folder:
     assert after == script.replace(line, f"mkdir -p {folder}  {Marker().comment('CFG116')}\n{line}")
     assert ran(tmp_path, after)[0] == 0
     assert ran(tmp_path, after)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["LAST=$(ls -d checkpoints/step_* | sort | tail -n 1)", "LAST=$(ls -d checkpoints/step_*)"]
+)
+def test_search_that_finds_nothing_no_longer_ends_the_script(tmp_path: Path, line: str) -> None:
+    script = f'set -euo pipefail\n{line}\necho "last: $LAST"\n{START}\n'
+    assert ran(tmp_path, script)[0] != 0
+    fix, after = repaired(tmp_path, script)
+    assert (fix, nothing_found_allowed.safety) == ("nothing-found-allowed", "unsafe")
+    assert f"\n{line} || true\n" in after
+    assert "reached" in ran(tmp_path, after)[1]
+
+
+def test_aliases_of_a_script_are_expanded(tmp_path: Path) -> None:
+    script = f"set -e\nalias launch='{START}'\nlaunch trainer.total_epochs=1\n"
+    assert ran(tmp_path, script)[0] != 0
+    fix, changes = planned(tmp_path, script)
+    assert fix == "aliases-expanded"
+    assert isinstance(changes, list)
+    (change,) = changes
+    assert isinstance(change, ReplaceFile)
+    after = change.after.decode()
+    assert after.split("\n")[1] == f"shopt -s expand_aliases  {Marker().comment('CFG116')}"
+    (tmp_path / "after.sh").write_text(REACHED + after)
+    found = subprocess.run(["bash", "after.sh"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "reached -m verl.trainer.main_ppo trainer.nnodes=1 trainer.total_epochs=1" in found.stdout
+    assert look(tmp_path, after)[0].stopped == ()
+
+
+@pytest.mark.parametrize("line", ["export RUN = demo", "export RUN =demo", "declare RUN = demo"])
+def test_declaration_with_blanks_is_joined(tmp_path: Path, line: str) -> None:
+    script = f'set -e\n{line}\necho "run $RUN"\n{START}\n'
+    assert ran(tmp_path, script)[0] != 0
+    fix, after = repaired(tmp_path, script)
+    assert fix == "assignment-joined"
+    assert "run demo\n" in ran(tmp_path, after)[1]
+
+
+@pytest.mark.parametrize(
+    ("start", "new"),
+    [
+        ("timeout 4 python3", "python3"),
+        ("env A=1 timeout 4s python3", None),
+        ("timeout -k 1 4 python3", None),
+    ],
+)
+def test_time_limit_before_the_first_step_goes(tmp_path: Path, start: str, new: str | None) -> None:
+    script = f"set -x\n{start} -m verl.trainer.main_ppo \\\n  trainer.nnodes=1\n"
+    read, _, _ = look(tmp_path, script)
+    (finding, *_) = job_makes_no_step.judge(configured()[0], read)
+    assert (finding.fix, time_limit_removed.safety) == ("time-limit-removed", "unsafe")
+    changes = time_limit_removed.plan(finding, launch=read, sources=SourceFiles(), marker=Marker())
+    if new is None:
+        assert isinstance(changes, Refusal)
+        return
+    assert isinstance(changes, list)
+    (change,) = changes
+    assert isinstance(change, ReplaceFile)
+    assert change.why
+    assert f"\n{new} -m verl.trainer.main_ppo \\\n  trainer.nnodes=1\n" in change.after.decode()
 
 
 @pytest.mark.parametrize("path", ["/proc/logs/train.log", "/not-mounted/logs/train.log"])

@@ -13,6 +13,7 @@ from verl_doctor.checks.configuration.config_key_unknown import config_key_unkno
 from verl_doctor.checks.configuration.config_value_of_wrong_type import config_value_of_wrong_type
 from verl_doctor.checks.configuration.launch_script_refused_by_bash import launch_script_refused_by_bash
 from verl_doctor.checks.configuration.override_not_understood import override_not_understood
+from verl_doctor.checks.configuration.overrides_cut_off import overrides_cut_off
 from verl_doctor.checks.shared.configuration import TREE
 from verl_doctor.checks.shared.corrections import variable
 from verl_doctor.patches.launch.joined_lines import joined_lines
@@ -20,6 +21,7 @@ from verl_doctor.patches.launch.script_module import script_module
 from verl_doctor.patches.launch.script_word import script_word
 from verl_doctor.patches.launch.script_word_changed import script_word_changed
 from verl_doctor.patches.launch.unix_line_ends import unix_line_ends
+from verl_doctor.patches.launch.word_quoted import word_quoted
 from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
@@ -252,6 +254,73 @@ def test_split_command_is_joined(tmp_path: Path, before: str, after: str) -> Non
     (change,) = joined_lines.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
     assert isinstance(change, ReplaceFile)
     assert change.after.decode() == after.format(mark=Marker().comment("CFG104"))
+
+
+def test_backslash_that_is_missing_is_added(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    lines = "  trainer.nnodes=1\n  trainer.total_epochs=2 \\\n  trainer.total_training_steps=3\n"
+    start = "set -x\npython3 -m verl.trainer.main_ppo \\\n"
+    path.write_text(f"{start}{lines}")
+    read = launch.collect(Target(Path("/p"), "--python", files=(path,)), Machine(environ={}))
+    assert isinstance(read, Launch)
+    (finding,) = overrides_cut_off.judge(read)
+    (change,) = joined_lines.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    assert change.after.decode() == (
+        f"set -x\n# trainer.nnodes=1  {Marker().comment('CFG104')}\n"
+        f"python3 -m verl.trainer.main_ppo \\\n{lines.replace('nnodes=1', 'nnodes=1 ' + chr(92))}"
+    )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "train a.b=1 > log\n  c.d=2 \\\n  e.f=3\n",
+        "train a.b=1 # one\n  c.d=2 \\\n  e.f=3\n",
+        "train a.b=1\nc_d=2 \\\n  e.f=3\n",
+        "train a.b=1\n\n  c.d=2\n",
+    ],
+)
+def test_line_that_may_end_there_gets_no_backslash(tmp_path: Path, script: str) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(script)
+    line = next(number for number, row in enumerate(script.split("\n"), 1) if "=2" in row)
+    finding = Finding("cut", Evidence("x"), Location(str(path), line))
+    assert isinstance(joined_lines.plan(finding, sources=SourceFiles(), marker=Marker()), Refusal)
+
+
+@pytest.mark.parametrize(
+    ("before", "word", "after"),
+    [
+        ('OUT="my runs/a"', "trainer.default_local_dir=$OUT", '"trainer.default_local_dir=$OUT"'),
+        ('OUT="my runs"', "trainer.default_local_dir=${OUT}/a", '"trainer.default_local_dir=${OUT}/a"'),
+        ("", "+optim.more={eps:1e-8,foreach:False}", "'+optim.more={eps:1e-8,foreach:False}'"),
+    ],
+)
+def test_word_that_the_shell_splits_is_quoted(tmp_path: Path, before: str, word: str, after: str) -> None:
+    path = tmp_path / "run.sh"
+    script = f"{before}\n{START}  {word} \\\n  trainer.total_epochs=3\n"
+    read, findings = look(path, script, override_not_understood)
+    (finding,) = findings
+    assert finding.fix == "word-quoted"
+    (change,) = word_quoted.plan(finding, launch=read, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    assert f"\n  {after} \\\n" in change.after.decode()
+    read, findings = look(tmp_path / "after.sh", change.after.decode(), override_not_understood)
+    assert not any(finding.fix == "word-quoted" for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("before", "word"),
+    [
+        ('EXTRA="a.b=1 c.d=2"', "$EXTRA"),
+        ('EXTRA="1 trainer.nnodes=2"', "trainer.total_epochs=$EXTRA"),
+        ("", "trainer.{nnodes,total_epochs}=1"),
+    ],
+)
+def test_words_that_are_meant_to_be_several_are_left(tmp_path: Path, before: str, word: str) -> None:
+    _, findings = look(tmp_path / "run.sh", f"{before}\n{START}  {word}\n", override_not_understood)
+    assert not any(finding.fix == "word-quoted" for finding in findings)
 
 
 @pytest.mark.parametrize("script", ["train a.b=1 \\ \necho done\n", "train a.b=1 \\\\ \n  c.d=2\n"])

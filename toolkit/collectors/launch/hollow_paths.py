@@ -16,7 +16,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
-from verl_doctor.toolkit.sources.shell.syntax import below, is_spaced_assignment
+from verl_doctor.toolkit.sources.shell.syntax import below, spaced_assignment
 
 _READ = re.compile(
     r"[+]*((?:\w+\.)*(?:train_files|val_files|path|tokenizer_path|\w*_config_path|\w*_tool_path))=(.+)",
@@ -86,7 +86,7 @@ def _spaced(launch: Launch, machine: Machine) -> Iterator[SpacedAssignment]:
         nodes = list(below(parse(text))) if text else []
         for name in unset:
             for node in nodes:
-                if is_spaced_assignment(node, name):
+                if spaced_assignment(node) == name:
                     yield SpacedAssignment(name, path, node.line)
 
 

@@ -15,7 +15,15 @@ from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.expand import evaluated, fields
 from verl_doctor.toolkit.sources.shell.found import Argument, Stop
 from verl_doctor.toolkit.sources.shell.state import OPTIONS, UNSET, Reference, Unset, Value
-from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Text, Written, below
+from verl_doctor.toolkit.sources.shell.syntax import (
+    Assignment,
+    Simple,
+    Substitution,
+    Text,
+    Written,
+    below,
+    spaced_assignment,
+)
 from verl_doctor.toolkit.sources.shell.walk import Walk
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -49,6 +57,7 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     values = [
         walk.variables.value_of(word) if isinstance(word, Assignment) else None for word in node.words[1:]
     ]
+    spaced = spaced_assignment(node)
     for word, value in zip(node.words[1:], values, strict=True):
         if isinstance(word, Assignment):
             sums = word.append and "i" in on
@@ -60,7 +69,8 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
                     walk.not_followed(word.line, f"`{name}` of an unknown name")
                     walk.variables.forget()
                 elif not _NAME.fullmatch(key):
-                    walk.missing(word.line, f"{name}: `{found}': not a valid identifier")
+                    message = f"{name}: `{found}': not a valid identifier"
+                    walk.missing(word.line, message, "blank" if spaced else "", spaced)
                     walk.state.status = False
                 else:
                     _declare(walk, name, (on, off), key, text if sign else UNSET, word.line)

@@ -55,13 +55,14 @@ class Call:
     background: bool = False
 
 
-Hurdle = Literal["", "status", "startup file", "blank", "output folder", "source"]
+Hurdle = Literal["", "status", "nothing found", "startup file", "blank", "alias", "output folder", "source"]
 """What bash stumbles over, where that decides how the script goes on.
 
 "status": the command has done its work, and returns 1, as `read` does at the end of its input and `((N++))`
-while N is 0. "startup file": a file of the user's shell, such as ~/.bashrc, is sourced and does not exist.
-"blank": a blank before the sign of an assignment. "output folder": the folder of a file to which output goes
-does not exist. "source": neither does the file that Python opens as the source of a program.
+while N is 0. "nothing found": so does an `ls` or a `grep` of which a variable gets the output. "alias": bash
+expands none in scripts. "startup file": a file of the user's shell, such as ~/.bashrc, is sourced and does
+not exist. "blank": a blank before the sign of an assignment. "output folder": the folder of a file to which
+output goes does not exist. "source": neither does the file that Python opens as the source of a program.
 """
 
 

@@ -63,7 +63,7 @@ def _assign(walk: Walk, node: Simple) -> None:
     note_unbound(walk, node)
     walk.writes(node.written)
     if state.status is None and walk.exits_on_error and (message := failing(walk, node.assignments)):
-        walk.missing(node.line, message)
+        walk.missing(node.line, message, "nothing found", node.assignments[-1].name)
         state.status = False
 
 
@@ -156,7 +156,7 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
             message = (
                 f"{alias}: it is an alias, which bash expands in scripts only after shopt -s expand_aliases"
             )
-            walk.stops.append(Stop(walk.path, node.line, message, whole))
+            walk.stops.append(Stop(walk.path, node.line, message, whole, hurdle="alias", name=name or ""))
         state.status = False
     if message := walk.presence.not_openable(argv) or walk.presence.not_found(name):
         walk.missing(node.line, message)

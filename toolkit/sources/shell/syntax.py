@@ -219,9 +219,15 @@ def below(node: Any) -> Iterator[Any]:
             yield from below(getattr(node, part.name))
 
 
-def is_spaced_assignment(node: Any, name: str) -> bool:
-    """Return whether a command is meant as an assignment to this variable, with a blank before the sign."""
-    if not isinstance(node, Simple) or node.assignments or len(node.words) < 2:
-        return False
+def spaced_assignment(node: Any) -> str:
+    """Return the variable to which a command is meant to assign, with a blank before the sign; "" for none.
+
+    Such as `NAME = value`, which bash takes for a program, and `export NAME = value`.
+    """
+    if not isinstance(node, Simple) or node.assignments:
+        return ""
     raws = [word.raw if isinstance(word, Written) else "" for word in node.words]
-    return raws[0] == name and raws[1].startswith("=") and not raws[1].startswith("==")
+    declares = raws[:1] in (["export"], ["declare"], ["local"], ["readonly"])
+    name, sign = (*raws[declares : declares + 2], "", "")[:2]
+    is_sign = sign.startswith("=") and not sign.startswith("==")
+    return name if is_sign and name.isascii() and name.isidentifier() else ""

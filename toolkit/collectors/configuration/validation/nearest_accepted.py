@@ -149,6 +149,8 @@ def _values(
         yield from (name for name in _by_likeness(value, names) if name != value)
         if default in (None, MISSING):
             yield None
+        elif isinstance(default, str) and default != value:
+            yield default
 
 
 def _lists(value: Sequence[Any], default: object, names: Sequence[str]) -> Iterator[list[Any]]:
