@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured, place, release
-from verl_doctor.checks.shared.corrections import effect_of, healed, reworded, settings
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, effect_of, healed, reworded, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
     Configuration,
@@ -150,6 +150,8 @@ def _with_value(configuration: Configuration, raised: Raised, key: str, value: s
     meant = isinstance(old, str) and _as_meant(old) == _as_meant(value)
     why = f"{value} is the nearest value that {_whose(raised)} accepts for {key}"
     new = ast.literal_eval(value) if isinstance(old, list) and value.startswith("[") else value
+    if old is None and isinstance(configuration.default(key), Mapping):
+        new = LEAVE_OUT
     if meant:
         return settings(configuration, {key: new}, why, "")
     changed = effect_of(configuration, {key: new})

@@ -13,6 +13,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised
+from verl_doctor.toolkit.sources.hydra.written import as_written
 from verl_doctor.toolkit.sources.python.source import parsed, walk
 from verl_doctor.toolkit.text import with_part
 
@@ -30,9 +31,11 @@ _SAME_RESULT = re.compile(
     r"|val_kwargs\.do_sample|return_raw_chat|attention_backend|gpu_memory_utilization|param_offload"
     r"|optimizer_offload)$"
 )
+_BATCH = "data.train_batch_size"  # which the others are made to fit
 _MACHINE = ("n_gpus_per_node", "nnodes")  # what there is, not what is to be chosen
 _SHARES = ("_p", "_ratio", "_utilization", "_fraction")
 _NUMBER = re.compile(r"(?<![\w.])[1-9]\d{0,8}(?![\w.])")
+_IS_ZERO = re.compile(r"[\w.]+ == 0")  # no remainder
 _NAME = re.compile(r"[A-Za-z][\w-]{0,40}")
 
 
@@ -85,6 +88,7 @@ def _trials(raised: Raised, configuration: Configuration) -> Iterator[tuple[str,
     come before it.
     """
     numbers = [int(number) for number in _NUMBER.findall(f"{raised.text} {raised.condition}")]
+    numbers += [0] if _IS_ZERO.fullmatch(raised.condition) else []
     numbers += [value for key in raised.keys if type(value := configuration.get(key)) is int]
     names = _names(raised.read_from)
     right = [key for key in raised.keys if configuration.get(key) in names]
@@ -107,6 +111,7 @@ def _rank(key: str, configuration: Configuration) -> tuple[bool, ...]:
         isinstance(configuration.get(key), str),
         not keeps_result(key),
         not unset,
+        key == _BATCH,
     )
 
 
@@ -128,6 +133,8 @@ def _values(
         yield from sorted(others - {value}, key=lambda number: abs(number - value))
     elif isinstance(value, int):
         sizes = {size for number in numbers for size in _divisors(number)} | {1}
+        if 0 in numbers:
+            yield 0
         sizes |= {default} if type(default) is int else set()
         yield from sorted(
             (size for size in sizes if size > 0 and size != value),
@@ -135,6 +142,8 @@ def _values(
         )
         if default is None or isinstance(default, list):
             yield [value]
+    elif value is None and isinstance(default, dict):
+        yield default
     elif value is None:
         yield from dict.fromkeys(
             [1] if "micro" in key else [*(number for number in numbers if number > 0), 1]
@@ -231,4 +240,4 @@ def _with(configuration: Configuration, key: str, value: Any) -> Configuration:
 
 
 def _text(value: Any) -> str:
-    return "null" if value is None else str(value)
+    return as_written(value) if value is None or isinstance(value, dict) else str(value)

@@ -129,6 +129,9 @@ def rollout_correction(follower: Follower) -> None:
 
 def bypassed(follower: Follower, trainer: str) -> None:
     """Follow what takes the engine's log probabilities for the old ones, where the engine gives none."""
+    keys = (f"{ROLLOUT}.calculate_log_probs", f"{CORRECTION}.bypass_mode")
+    if [follower.settings.look(key) for key in keys] != [False, True]:
+        return  # another configuration is tried
     owner = follower.definitions.named(trainer)
     bypass = (
         follower.definitions.method(owner, "_compute_old_log_prob") if isinstance(owner, ClassNode) else None
@@ -139,7 +142,6 @@ def bypassed(follower: Follower, trainer: str) -> None:
                 func=ast.Attribute(attr="pop"), args=[ast.Constant(value="rollout_log_probs" as name)]
             ):
                 place = follower.definitions.place(bypass.module, node.lineno) if bypass else ""
-                keys = (f"{ROLLOUT}.calculate_log_probs", f"{CORRECTION}.bypass_mode")
                 raise RefusedError(Refusal("KeyError", f"'{name}'", place, "", keys))
     applies = follower.definitions.named(f"{_CORRECTION}.apply_bypass_mode")
     if bypass is None and isinstance(applies, FunctionNode):

@@ -25,7 +25,9 @@ TREE = {
         "pair": [0.9, 0.999],
         "kinds": [],
         "steps": None,
-    }
+        "sections": {"b": {}},
+    },
+    "data": {"train_batch_size": 4},
 }
 SOURCE = """\
 def check(self):
@@ -68,6 +70,8 @@ def nearest(
         ("+a.betas=[0.9,1.0]", ("a.betas",), lambda c: not c.get("a.betas") or max(c.get("a.betas")) < 1, "", ("", "")),
         ("a.pair=[0.9,1.0]", ("a.pair",), lambda c: max(c.get("a.pair")) < 1, "", ("a.pair", "[0.9, 0.999]")),
         ("+a.mixed=bf16", ("a.mixed",), lambda c: not isinstance(c.get("a.mixed"), str), "", ("a.mixed", "null")),
+        ("a.mode=half", ("a.mode",), lambda c: c.get("a.mode") == "mean", "", ("a.mode", "mean")),
+        ("a.sections=null", ("a.sections",), lambda c: c.get("a.sections") is not None, "", ("a.sections", "{b:{}}")),
     ],
 )  # fmt: skip
 def test_nearest_accepted_value_is_suggested(
@@ -105,3 +109,28 @@ def test_value_of_the_wrong_type_is_judged_only_by_its_own_check() -> None:
     raised = Raised("TypeError", "", "/gone.py:4", "", ("a.rank",), "validation", around=("a.padded",))
     found = with_nearest(raised, there, lambda changed: raised if changed.get("a.padded") else None)
     assert found.nearest_key == ""
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"), [("self.rank == 0", ("a.rank", "0")), ("self.rank % 3 == 0", ("a.rank", "3"))]
+)
+def test_zero_is_suggested_where_the_code_compares_with_it(condition: str, expected: tuple[str, str]) -> None:
+    there = with_overrides(
+        Configuration("main_ppo.py", "/c", "ppo_trainer", before=TREE), [Word("a.rank=7", "run.sh", 1)]
+    )
+    raised = Raised("AssertionError", "", "/gone.py:4", condition, ("a.rank",), "validation")
+    divisor = 3 if "%" in condition else 10**9
+    found = with_nearest(raised, there, lambda changed: raised if changed.get("a.rank") % divisor else None)
+    assert (found.nearest_key, found.nearest) == expected
+
+
+def test_other_sizes_are_made_to_fit_the_batch() -> None:
+    words = [Word("data.train_batch_size=2", "run.sh", 1), Word("a.rank=8", "run.sh", 2)]
+    there = with_overrides(Configuration("main_ppo.py", "/c", "ppo_trainer", before=TREE), words)
+    raised = Raised("ValueError", "2 of 8", "/gone.py:4", "", ("data.train_batch_size", "a.rank"), "workers")
+    found = with_nearest(
+        raised,
+        there,
+        lambda changed: raised if changed.get("data.train_batch_size") % changed.get("a.rank") else None,
+    )
+    assert (found.nearest_key, found.nearest) == ("a.rank", "2")

@@ -340,6 +340,14 @@ def test_settings_are_followed_to_the_first_batch(tmp_path: Path, words: list[st
     assert [found.text for found in raised(tmp_path, *words).raised] == texts
 
 
+def test_probabilities_of_the_engine_are_suggested_where_they_are_taken(tmp_path: Path) -> None:
+    place(tmp_path, "verl/trainer/ppo/core_algos.py", ALGORITHMS)
+    place(tmp_path, "verl/trainer/ppo/ray_trainer.py", UPDATES)
+    (found,) = raised(tmp_path, f"{LOG_PROBS}=False", f"{BYPASS}=True").raised
+    assert (found.nearest_key, found.nearest) == (LOG_PROBS[1:], "True")
+    assert found.others == ((BYPASS[1:], "False"),)
+
+
 def test_seed_that_the_worker_replaces_may_be_missing(tmp_path: Path) -> None:
     place(tmp_path, "verl/trainer/ppo/ray_trainer.py", UPDATES)
     replaced = TRAINING.replace(
