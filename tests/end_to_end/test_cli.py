@@ -94,6 +94,7 @@ def test_misspelled_command_gets_a_suggestion(here: Doctor, tmp_path: Path, type
     assert meant in done.stderr
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.parametrize("command", ["check", "logs", "compare", "clean", "watch", "smoke", "checklist"])
 def test_options_of_the_same_name_have_the_same_meaning(command: str) -> None:
     loaded = cli.get_command(click.Context(cli), command)
@@ -232,6 +233,7 @@ def test_machine_without_verl_is_judged_as_far_as_possible(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m verl_doctor.toolkit explain --list | head -n 1"
@@ -241,6 +243,7 @@ def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 def test_closed_pipe_exits_as_with_sigpipe(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(
