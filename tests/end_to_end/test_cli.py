@@ -94,7 +94,6 @@ def test_misspelled_command_gets_a_suggestion(here: Doctor, tmp_path: Path, type
     assert meant in done.stderr
 
 
-@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.parametrize("command", ["check", "logs", "compare", "clean", "watch", "smoke", "checklist"])
 def test_options_of_the_same_name_have_the_same_meaning(command: str) -> None:
     loaded = cli.get_command(click.Context(cli), command)
