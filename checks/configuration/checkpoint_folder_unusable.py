@@ -238,10 +238,11 @@ def checkpoint_folder_unusable(
             ),
             location=place(word) if word else None,
             remedy=f"create it first: mkdir -p {timeline.missing_folder}",
-            subject=Subject("setting", TIMELINE),
+            subject=Subject("folder", timeline.missing_folder, TIMELINE),
             stops=(EVERY_JOB,),
             phase="end",
-            **healed("CFG124", reworded(word, None, effect="no timeline is written") if word else None),
+            **_made(timeline)
+            or healed("CFG124", reworded(word, None, effect="no timeline is written") if word else None),
         )
     if isinstance(metrics, MetricsFile) and metrics.missing_folder:
         word = configuration.override_of(metrics.named_by)
@@ -257,6 +258,7 @@ def checkpoint_folder_unusable(
             subject=Subject("folder", metrics.missing_folder, metrics.named_by),
             stops=(EVERY_JOB,),
             phase="first batch",
+            **_made(metrics),
         )
     nowhere = configuration.override_of(_KEY)
     saves = configuration.number(_EVERY)
@@ -325,6 +327,11 @@ def _of_key(
         phase=phase,
         **healed("CFG124", reworded(word, None, effect=effect) if word else None),
     )
+
+
+def _made(file: MetricsFile | TimelineFile) -> Healed:
+    """A folder that the user can make is made before the job starts."""
+    return {"fix": "output-folder-made"} if file.makeable else {}
 
 
 def _unset(name: str, variables: Variables | Unknown, launch: Launch | Unknown) -> Healed:

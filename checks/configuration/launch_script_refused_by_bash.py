@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from verl_doctor.toolkit.rule import (
     Subject,
     check,
 )
+from verl_doctor.toolkit.sources.shell.found import Hurdle
 
 _OF_DEEPSPEED = {
     "--num_gpus": "--nproc_per_node",
@@ -28,6 +30,20 @@ _OF_DEEPSPEED = {
     "--master_port": "--master_port",
     "--master_addr": "--master_addr",
 }
+_FIXES: dict[Hurdle, str] = {
+    "status": "failure-allowed",
+    "startup file": "startup-file-optional",
+    "blank": "assignment-joined",
+    "output folder": "output-folder-made",
+}
+_REMEDIES: dict[Hurdle, str] = {
+    "status": "write || true behind the command on line {error.line}",
+    "startup file": "write [ ! -e {error.name} ] || before the command on line {error.line}",
+    "blank": "write {error.name}= without blanks on line {error.line}",
+    "output folder": "create the folder before line {error.line}: mkdir -p {error.name}",
+}
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_SOURCE_OF_VERL = re.compile(r"(?:[\w./-]*/)?(verl/(?:\w+/)*\w+)\.py")
 _QUOTE = ScriptError(path=SCRIPT, line=4, message="unexpected EOF while looking for matching `\"'")
 _YAML = ScriptError(path="/home/me/env.yaml", line=4, message="this is invalid YAML: line 4")
 _BRANCH = ScriptError(path=SCRIPT, line=9, message="syntax error: unexpected end of file")
@@ -153,7 +169,10 @@ def _remedy_of_stop(error: ScriptError, command: Command | None) -> str:
             f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG1 "
             "ARG2"
         )
-    return _without_m(error, command) or f"correct line {error.line}"
+    if error.hurdle == "source" and (module := _module_of(error, command)):
+        return f"write -m {module}: without -m, Python opens a file"
+    remedy = _REMEDIES.get(error.hurdle, "correct line {error.line}")
+    return remedy.format(error=error)
 
 
 def _healed(error: ScriptError, command: Command | None) -> Healed:
@@ -162,24 +181,39 @@ def _healed(error: ScriptError, command: Command | None) -> Healed:
         return {"fix": "interpolation-for-hydra"}
     if error.extended:
         return {"fix": "default-for-unset"}
+    if error.hurdle in _FIXES:
+        return {"fix": _FIXES[error.hurdle]}
     if command is None or (command.path, command.line) != (error.path, error.line) or not command.names:
         return {}
     starter = command.names[-1].rpartition("/")[2]
+    if correction := _with_m(error, command) if error.hurdle == "source" else None:
+        return healed("CFG116", correction)
     if starter == "torchrun":
         return healed("CFG116", _without_python(command) or _with_hyphens(command))
     return healed("CFG116", _by_torchrun(command)) if starter == "deepspeed" else {}
 
 
-def _without_m(error: ScriptError, command: Command | None) -> str:
-    """Return the remedy for a module that is called as if it was a file."""
-    if command is None or (command.path, command.line) != (error.path, error.line):
+def _module_of(error: ScriptError, command: Command | None) -> str:
+    """Return the module that the command names as a file; "" if that is not certain."""
+    if command is None or (command.path, command.line) != (error.path, error.line) or not command.names:
         return ""
-    is_file = "/" in command.module or command.module.endswith(".py")
-    as_module = any(word.text in ("-m", "--module") for word in command.launcher)
-    starter = command.names[-1].rpartition("/")[2] if command.names else ""
-    if is_file or as_module or not (starter == "torchrun" or PYTHON.fullmatch(starter)):
+    starter = command.names[-1].rpartition("/")[2]
+    if not (starter == "torchrun" or PYTHON.fullmatch(starter)):
         return ""
-    return f"write -m {command.module}, if that is a module: without -m, it is opened as a file"
+    if any(word.text in ("-m", "--module") for word in command.launcher):
+        return ""
+    if _MODULE.fullmatch(error.name) and not error.name.endswith(".py"):
+        return error.name
+    of_verl = _SOURCE_OF_VERL.fullmatch(error.name)
+    return of_verl[1].replace("/", ".") if of_verl else ""
+
+
+def _with_m(error: ScriptError, command: Command | None) -> Correction | None:
+    module = _module_of(error, command)
+    if not module or command is None:
+        return None
+    rewrite = Rewrite(error.name, f"-m {module}", Location(command.path, command.line))
+    return Correction("", (rewrite,), "without -m, Python opens a file")
 
 
 def _without_python(command: Command) -> Correction | None:

@@ -5,16 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypedDict
 
 from verl_doctor.checks.shared.configuration import configured
-from verl_doctor.checks.shared.corrections import Healed, healed, without_value
+from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.checks.shared.launch_examples import FILES, SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import is_read
-from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPath, HollowPaths, variables_of
+from verl_doctor.toolkit.collectors.launch.hollow_paths import (
+    HollowPath,
+    HollowPaths,
+    SpacedAssignment,
+    variables_of,
+)
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Phase,
+    Subject,
+    check,
+)
 from verl_doctor.toolkit.text import listed
 
 _KEY = "data.train_files"
@@ -26,6 +42,7 @@ _PROCESSES = Word(text="--nproc_per_node=", path=SCRIPT, line=7, written="--npro
 _OF_TORCHRUN = re.compile(r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_]port|max[-_]restarts)=")
 _NAMES = {"actor_rollout_ref.model.path": "a model", "model.path": "a model", "data.train_files": "a table"}
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_NOT_KNOWN = Unknown("not needed")
 _FOUND = HollowPaths((HollowPath(key=_KEY, path="/gsm8k/train.parquet", names=("DATA_DIR",), word=_WORD),))
 
 
@@ -90,6 +107,11 @@ def _examples() -> list[Example]:
             "data.train_files needs the variable DATA_DIR, which the job does not have",
         ),
         Example(
+            "blanks around the sign of an assignment",
+            (replace(_FOUND, spaced=(SpacedAssignment(name="DATA_DIR", path=SCRIPT, line=2),)),),
+            "DATA_DIR is set neither here nor in the script",
+        ),
+        Example(
             "an unset variable",
             (_FOUND,),
             (
@@ -124,9 +146,9 @@ def path_begins_with_nothing(
             ),
             Evidence(found=path.word.written, wanted=f"a value of {names}", read_from=path.word.path),
             location=Location(path.word.path, None if path.word.path == COMMAND_LINE else path.word.line),
-            remedy=f"set {names} in the script, or export it before the job is started",
-            subject=Subject("setting", path.key),
+            subject=Subject("setting", path.key, ",".join(path.names)),
             stops=(EVERY_JOB,),
+            **_set(path.names, paths),
         )
     for word in paths.lacking:
         key, names = _key_of(word), listed(variables_of(word), 3)
@@ -148,19 +170,36 @@ def path_begins_with_nothing(
                 f"{problem}: {listed(unset, 3)} {are} set neither here nor in the script",
                 Evidence(found=word.written, wanted=f"a value of {listed(unset, 3)}", read_from=word.path),
                 location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
-                remedy=f"set {listed(unset, 3)} in the script, or export it before the job is started",
-                subject=Subject("setting", _key_of(word)),
+                subject=Subject("setting", _key_of(word), ",".join(unset)),
                 stops=(EVERY_JOB,),
                 phase=_phase(word.text or ""),
-                **_healed(word, configuration),
+                **_set(unset, paths, word, configuration),
             )
 
 
-def _healed(word: Word, configuration: Configuration | Unknown) -> Healed:
-    """A number that would be empty gets verl's default."""
-    if isinstance(configuration, Unknown) or not configuration.has(_key_of(word)):
-        return {}
-    return healed("CFG127", without_value(configuration, _key_of(word)))
+class _Set(TypedDict, total=False):
+    """The remedy of a finding, and its fix."""
+
+    remedy: str
+    fix: str
+    correction: Correction
+
+
+def _set(
+    names: tuple[str, ...],
+    paths: HollowPaths,
+    word: Word | None = None,
+    configuration: Configuration | Unknown = _NOT_KNOWN,
+) -> _Set:
+    """How the variables get a value. A number that would be empty gets verl's default."""
+    lines = {line.name: line for line in paths.spaced if line.name in names}
+    if len(lines) == len(names):
+        wanted = " and ".join(f"{name}= without blanks (line {line.line})" for name, line in lines.items())
+        return {"remedy": f"write {wanted}: bash takes the name for a program", "fix": "assignment-joined"}
+    found: _Set = {"remedy": f"set {listed(names, 3)} in the script, or export it before the job is started"}
+    if word is None or isinstance(configuration, Unknown) or not configuration.has(_key_of(word)):
+        return found
+    return {**found, **healed("CFG127", without_value(configuration, _key_of(word)))}
 
 
 def _key_of(word: Word) -> str:

@@ -129,6 +129,10 @@ def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, W
         if any(_is_at(rewrite, word) for word in launcher):
             yield _of_launcher(rewrite, launcher)
             continue
+        command = launch.command
+        if command and (rewrite.old, rewrite.at) == (command.module, Location(command.path, command.line)):
+            yield command.path, WordEdit(command.line, rewrite.old, tuple((rewrite.new or "").split()))
+            continue
         word = _found(rewrite, words)
         new = () if rewrite.new is None else (_written(word, rewrite.old, rewrite.new),)
         yield word.path, WordEdit(word.line, word.written, new)

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.change import Change, Refusal
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
 from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
-from verl_doctor.toolkit.edit.launch_text import first_line, launch_text
+from verl_doctor.toolkit.edit.command_edit import with_line_before
 from verl_doctor.toolkit.edit.line_edit import LineEdit, Syntax, edited
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Finding, Location
@@ -42,21 +42,20 @@ def edit_lines(
 
 
 def line_before_command(
-    line: str, launch: Launch, sources: SourceFiles, comment: str, why: str
+    line: str, launch: Launch, sources: SourceFiles, comment: str, why: str, at: Location | None = None
 ) -> list[Change] | Refusal:
-    """Add a line before the training command."""
+    """Add a line before the training command, or before another `at` this place."""
     command = launch.command
-    if command is None or command.path == COMMAND_LINE or not command.line:
+    place = at or (Location(command.path, command.line) if command else None)
+    if place is None or place.path == COMMAND_LINE or not place.line:
         return Refusal(f"the training command is in no file; run this before it: {line}")
-
-    def added(path: str, before: bytes) -> bytes:
-        lines = launch_text(before, path).split("\n")
-        first = first_line(lines, command.line)
-        old = lines[first - 1]
-        lines.insert(first - 1, f"{old[: len(old) - len(old.lstrip())]}{line}  {comment}")
-        return "\n".join(lines).encode()
-
-    return edited_files([command.path], sources, added, why)
+    number = place.line
+    return edited_files(
+        [place.path],
+        sources,
+        lambda path, before: with_line_before(before, path, number, line, comment),
+        why,
+    )
 
 
 def sets_variable(name: str, launch: Launch, sources: SourceFiles) -> bool:

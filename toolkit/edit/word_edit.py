@@ -71,7 +71,7 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
     for start, end, new in sorted(spans, reverse=True):
         after = after[:start] + new + after[end:]
     wanted = {word.at: _expected(word, edit) for edit, word in found if word.parts}
-    if _form(parse(after), {}) != _form(nodes, wanted):
+    if form(parse(after), {}) != form(nodes, wanted):
         raise CannotEdit(
             f"{path}:{edits[0].line}: the word cannot be edited without changing the code around it"
         )
@@ -284,7 +284,7 @@ def _parsed(raw: str) -> Iterator[Written]:
     yield words[0]
 
 
-def _form(node: Any, wanted: Mapping[int, tuple[Any, ...]]) -> Any:
+def form(node: Any, wanted: Mapping[int, tuple[Any, ...]]) -> Any:
     """Return a tree without positions, and with the intended words."""
     if isinstance(node, tuple):
         parts = [
@@ -294,13 +294,13 @@ def _form(node: Any, wanted: Mapping[int, tuple[Any, ...]]) -> Any:
                 wanted.get(part.at, (part,)) if isinstance(part, Written) and part.at >= 0 else (part,)
             )
         ]
-        return tuple(_form(part, wanted) for part in parts)
+        return tuple(form(part, wanted) for part in parts)
     if isinstance(node, Written):
         return ("Written", _joined(node))
     if is_dataclass(node):
         return (
             type(node).__name__,
-            *(_form(getattr(node, field.name), wanted) for field in fields(node) if field.name != "line"),
+            *(form(getattr(node, field.name), wanted) for field in fields(node) if field.name != "line"),
         )
     return node
 

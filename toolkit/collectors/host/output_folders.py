@@ -11,7 +11,12 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import trackers_of, trains
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, may_be_made
+from verl_doctor.toolkit.collectors.launch.launch import (
+    Launch,
+    changes_folder,
+    folder_of,
+    may_have_folder,
+)
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -62,12 +67,14 @@ class DatasetsCache(OutputFolder):
 class MetricsFile:
     """The file to which the tracker `file` writes.
 
-    With it come its folder, if that does not exist, and the variable or key that names the file.
+    With it come its folder, if that does not exist, and the variable or key that names the file. `makeable`:
+    the user can make that folder.
     """
 
     path: str
     missing_folder: str = ""
     named_by: str = ""
+    makeable: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,10 +91,14 @@ class BackupFolder(OutputFolder):
 
 @dataclass(frozen=True)
 class TimelineFile:
-    """The file into which verl writes Ray's timeline after training, and its folder if missing."""
+    """The file into which verl writes Ray's timeline after training, and its folder if missing.
+
+    `makeable`: the user can make that folder.
+    """
 
     path: str
     missing_folder: str = ""
+    makeable: bool = False
 
 
 @dataclass(frozen=True)
@@ -234,9 +245,10 @@ def metrics_file(
     others = [hydra.value if hydra else None, *(configuration.get(key) for key in (_KEY, *_SAMPLES))]
     made = [makes, job.get("TENSORBOARD_DIR"), *(other for other in others if isinstance(other, str))]
     is_made = any(f"{os.path.normpath(here / other)}/".startswith(f"{folder}/") for other in made if other)
-    exists = is_made or os.path.isdir(machine.at(folder)) or may_be_made(launch, folder)
+    exists = is_made or os.path.isdir(machine.at(folder)) or may_have_folder(launch, folder)
     key = _TRACKERS[1][2] if whole is not None else EXPERIMENT
-    return MetricsFile(os.path.normpath(here / path), "" if exists else folder, key)
+    missing = "" if exists else folder
+    return MetricsFile(os.path.normpath(here / path), missing, key, _is_makeable(machine, missing))
 
 
 @collector(timeout=5)
@@ -266,4 +278,14 @@ def timeline_file(configuration: Configuration, launch: Launch, machine: Machine
     if launch.is_elsewhere or (changes_folder(launch) and not path.startswith("/")):
         return Absent("the folder or the machine on which the job starts is not known")
     folder = os.path.normpath((folder_of(launch, machine.cwd) / path).parent)
-    return TimelineFile(path, "" if os.path.isdir(folder) or may_be_made(launch, folder) else folder)
+    missing = "" if os.path.isdir(folder) or may_have_folder(launch, folder) else folder
+    return TimelineFile(path, missing, _is_makeable(machine, missing))
+
+
+def _is_makeable(machine: Machine, folder: str) -> bool:
+    """Return whether the user can make a folder.
+
+    If only the root exists, a file system may not be mounted here.
+    """
+    above, trouble = obstacle(machine, folder) if folder else ("/", "")
+    return above != "/" and not trouble

@@ -140,6 +140,17 @@ def may_make(call: Call, unwrapped: Unwrapped, folder: str, home: str, *, is_rea
     yield from (os.path.normpath(Path(folder, path)) for path in (known if runs or is_shell else paths))
 
 
+def folders_made(call: Call, unwrapped: Unwrapped, folder: str, home: str) -> Iterator[str]:
+    """Yield the folders that `mkdir` makes. An unknown path yields `ANYWHERE`."""
+    if "mkdir" in base_names(unwrapped.names):
+        words = [word.text for word in unwrapped.rest[1:] or call.argv[1:]]
+        for word in words:
+            if word is None:
+                yield ANYWHERE
+            elif not word.startswith("-"):
+                yield os.path.normpath(Path(folder, re.sub(r"^~(?=/|$)", home, word)))
+
+
 def may_remove(call: Call, unwrapped: Unwrapped) -> Iterator[str]:
     """Yield what a program called before the job may remove, move or replace.
 

@@ -224,6 +224,7 @@ def _launch(
         limits=program.limits if program else tuple(reader.limits),
         submitted=program is not None and program.submitted,
         made=tuple(dict.fromkeys(reader.made)),
+        folders=tuple(dict.fromkeys(reader.folders)),
         removed=tuple(dict.fromkeys(reader.removed)),
         installs=reader.installs,
         in_container=program is not None and program.in_container,

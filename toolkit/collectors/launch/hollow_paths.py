@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.launch.driver_variable import driver_variable
-from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word, load_text
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
+from verl_doctor.toolkit.sources.shell.syntax import below, is_spaced_assignment
 
 _READ = re.compile(
     r"[+]*((?:\w+\.)*(?:train_files|val_files|path|tokenizer_path|\w*_config_path|\w*_tool_path))=(.+)",
@@ -39,11 +41,24 @@ class HollowPath:
 
 
 @dataclass(frozen=True)
+class SpacedAssignment:
+    """A line `NAME = value`, which bash takes for a program NAME: the variable stays unset."""
+
+    name: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True)
 class HollowPaths:
-    """The hollow paths of the job's command, and its words that interpolate a variable the job lacks."""
+    """The hollow paths of the job's command, and its words that interpolate a variable the job lacks.
+
+    `spaced` are the lines that were meant to assign to variables of hollow words.
+    """
 
     paths: tuple[HollowPath, ...] = ()
     lacking: tuple[Word, ...] = ()
+    spaced: tuple[SpacedAssignment, ...] = ()
 
 
 @collector(kept=True)
@@ -57,7 +72,22 @@ def hollow_paths(launch: Launch, machine: Machine) -> HollowPaths | Unknown:
     lacking = tuple(
         word for word in words if any(_is_lacking(name, launch, machine) for name in variables_of(word))
     )
-    return HollowPaths(tuple(found for word in launch.hollow for found in _of(word)), lacking)
+    paths = tuple(found for word in launch.hollow for found in _of(word))
+    return HollowPaths(paths, lacking, tuple(_spaced(launch, machine)))
+
+
+def _spaced(launch: Launch, machine: Machine) -> Iterator[SpacedAssignment]:
+    """Yield the lines that assign to an unset variable of the command, with a blank before the sign."""
+    names: dict[str, dict[str, None]] = {}
+    for word in launch.hollow:
+        names.setdefault(word.path, {}).update(dict.fromkeys(_VARIABLE.findall(word.written)))
+    for path, unset in names.items():
+        text = None if path == COMMAND_LINE else load_text(path, machine.planned)
+        nodes = list(below(parse(text))) if text else []
+        for name in unset:
+            for node in nodes:
+                if is_spaced_assignment(node, name):
+                    yield SpacedAssignment(name, path, node.line)
 
 
 def variables_of(word: Word) -> list[str]:

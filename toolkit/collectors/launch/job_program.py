@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.launch.wrappers.containers import CONTAINERS
-from verl_doctor.toolkit.sources.shell.found import Argument
+from verl_doctor.toolkit.sources.shell.found import Argument, Hurdle
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 
 _TRAINER = re.compile(r"(?:^|[./])(?:main_\w+|\w*_?trainer|train\w*|run_\w+)(?:\.py)?$")
@@ -25,6 +25,15 @@ _HYDRA_OPTION = re.compile(r"--config-(?:name|path|dir)(?:=|$)|-c[npd]$")
 # Programs that start the job in a container or on another machine, with other files.
 OTHER_FILES = CONTAINERS | {"ssh"}
 _ELSEWHERE = OTHER_FILES | {"srun", "sbatch"}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What does not exist where a program is called: the shell's message, and what bash stumbles over."""
+
+    message: str
+    hurdle: Hurdle = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Program:
     around: tuple[str, ...] = ()
     folder: str = ""
     starts_verl: bool = False
-    missing: str = ""
+    missing: Missing | None = None
     in_container: bool = False
     limits: tuple[tuple[str, ...], ...] = ()
     written: tuple[tuple[str, str | None], ...] = ()

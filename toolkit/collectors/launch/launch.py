@@ -11,6 +11,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.sources.shell.found import Hurdle
 from verl_doctor.toolkit.target import LARGEST_SCRIPT
 
 Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
@@ -116,7 +117,8 @@ class ScriptError:
     Line 0 stands for the whole file.
 
     `extended` is an unset variable that the line only extends, as in `PATH=/x:$PATH`. `lacks_arguments`: the
-    script ends because none were named after it.
+    script ends because none were named after it. `hurdle` is what bash stumbles over, `name` the variable,
+    folder or file concerned.
     """
 
     path: str
@@ -124,6 +126,8 @@ class ScriptError:
     message: str
     extended: str = ""
     lacks_arguments: bool = False
+    hurdle: Hurdle = ""
+    name: str = ""
 
     @property
     def interpolation(self) -> str:
@@ -150,9 +154,9 @@ class Launch:
     `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word.
     `working_dir` is the folder that Ray sends with the job. `hollow` are the words of the command in which
     bash replaces unset variables by nothing. `made` are paths that programs called before the job may create,
-    with all below them, `removed` those that the script may remove, move or replace before; `installs`: one
-    of these programs may install packages. `in_container`: the job starts in a container or over ssh, where
-    other files and packages are.
+    with all below them, `folders` those that `mkdir` makes, empty, `removed` those that the script may
+    remove, move or replace before; `installs`: one of these programs may install packages. `in_container`:
+    the job starts in a container or over ssh, where other files and packages are.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -172,6 +176,7 @@ class Launch:
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
     made: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     gpus_per_node: int | None = None
     installs: bool = False
@@ -240,6 +245,15 @@ def written_by(launch: Launch | Unknown) -> dict[str, str | None]:
 def may_be_made(launch: Launch | Unknown, path: str) -> bool:
     """Return whether a program that the script calls before the job may create this path."""
     return not isinstance(launch, Unknown) and _is_among(path, launch.made)
+
+
+def may_have_folder(launch: Launch | Unknown, path: str) -> bool:
+    """Return whether the script may make this folder before the job, or one below it."""
+    if isinstance(launch, Unknown):
+        return False
+    path = os.path.normpath(path)
+    made = any(folder in ("/", path) or folder.startswith(f"{path}/") for folder in launch.folders)
+    return made or may_be_made(launch, path)
 
 
 def may_be_changed(launch: Launch, path: str) -> bool:

@@ -48,6 +48,7 @@ class LaunchState:
     is_of_windows: Callable[[str], bool] = lambda _: False
     stops: list[Stop] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     calling: list[str] = field(default_factory=list)
     around: tuple[str, ...] = ()

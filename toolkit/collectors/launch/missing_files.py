@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.launch.effects import PYTHON
-from verl_doctor.toolkit.collectors.launch.job_program import are_elsewhere
+from verl_doctor.toolkit.collectors.launch.job_program import Missing, are_elsewhere
 from verl_doctor.toolkit.collectors.launch.launch_state import LaunchState, path_in
 from verl_doctor.toolkit.collectors.launch.wrappers.programs import PythonProgram
 from verl_doctor.toolkit.sources.shell.found import Call
@@ -23,29 +24,31 @@ _PASSES_ON = frozenset(
 
 def missing_file(
     state: LaunchState, walk: Walk, call: Call, names: Sequence[str], program: PythonProgram
-) -> str:
-    """Return the error for a missing program, source or output folder; "" if all may exist."""
+) -> Missing | None:
+    """Return the error for a missing program, source or output folder; None if all may exist."""
     module, opens = program.module, program.opens
     if PYTHON.fullmatch(opens.rpartition("/")[2]) and (
         "/" in opens or state.load(path_in(call.folder or state.cwd, opens)) is None
     ):
-        return f"{names[-1]} opens {opens} as the source of a program"
+        return Missing(f"{names[-1]} opens {opens} as the source of a program")
     if state.is_there is None or not call.folder or are_elsewhere((*state.around, *names)):
-        return ""
+        return None
     for name in names:
         if "/" in name and _is_missing(state, name, walk, call):
-            return f"{name}: No such file or directory"
+            return Missing(f"{name}: No such file or directory")
         is_first = all(other in _PASSES_ON for other in names[: names.index(name)])
         if name in _SCRIPTS_OF_PACKAGES and is_first and _lacks_script(state, name, walk, call):
-            return f"{name}: command not found"
+            return Missing(f"{name}: command not found")
     opened = opens or (module if module.endswith(".py") else "")
     if opened and _is_missing(state, opened, walk, call):
-        return f"python: can't open file {opened}"
+        return Missing(f"python: can't open file {opened}", "source", opened)
     for name in call.written:
         folder = str(Path(path_in(call.folder, name)).parent)
         if not state.is_there(folder) and not walk.files.may_have_made(folder, before=call):
-            return f"{name}: No such file or directory"
-    return ""
+            message = f"{name}: No such file or directory"
+            can_make = walk.presence.can_make(folder)
+            return Missing(message, *(("output folder", posixpath.dirname(name)) if can_make else ()))
+    return None
 
 
 def _lacks_script(state: LaunchState, name: str, walk: Walk, call: Call) -> bool:

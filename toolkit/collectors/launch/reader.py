@@ -16,6 +16,7 @@ from verl_doctor.toolkit.collectors.launch.effects import (
     PYTHON,
     WRITES,
     awaited_before,
+    folders_made,
     installs,
     may_make,
     may_remove,
@@ -182,6 +183,9 @@ class LaunchReader(LaunchState):
             self.around = around
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
+            self.folders += folders_made(
+                call, unwrapped, call.folder or self.cwd, self.environ.get("HOME", "")
+            )
             self.installs = self.installs or installs(call)
 
     def ends_after(self, unwrapped: Unwrapped, call: Call) -> float | None:

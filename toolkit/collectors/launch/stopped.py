@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.launch.job_program import Program
+from verl_doctor.toolkit.collectors.launch.job_program import Missing, Program
 from verl_doctor.toolkit.collectors.launch.launch import ScriptError
 from verl_doctor.toolkit.collectors.launch.launch_state import LaunchState
 from verl_doctor.toolkit.sources.shell.found import Stop
@@ -18,7 +18,15 @@ def stopped(reader: LaunchState, program: Program | None) -> tuple[ScriptError, 
     An error that ends a single command counts only if no program is left.
     """
     return tuple(
-        ScriptError(stop.path, stop.line, stop.message, stop.extended, stop.lacks_arguments)
+        ScriptError(
+            stop.path,
+            stop.line,
+            stop.message,
+            stop.extended,
+            stop.lacks_arguments,
+            stop.hurdle,
+            stop.name,
+        )
         for stop in reader.stops
         if (stop.whole and _is_before(stop, program)) or program is None
     )[:1]
@@ -34,8 +42,11 @@ def not_found(reader: LaunchState, program: Program | None) -> tuple[ScriptError
         or reader.is_there is None
     ):
         return ()
-    message = program.missing or _not_on_path(program, reader.is_there)
-    return (ScriptError(program.path, program.line, message),) if message else ()
+    missing = program.missing or Missing(_not_on_path(program, reader.is_there))
+    if not missing.message:
+        return ()
+    error = ScriptError(program.path, program.line, missing.message, hurdle=missing.hurdle, name=missing.name)
+    return (error,)
 
 
 def _not_on_path(program: Program, is_there: Callable[[str], bool]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import posixpath
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,9 @@ from verl_doctor.toolkit.sources.shell.walk import Walk
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CD_OPTIONS = frozenset({"-L", "-P", "-e", "-@", "--"})
 _TO_NUL = re.compile(r"-[a-z]*d")
+_STARTUP_FILES = frozenset(
+    {".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv"}
+)
 _SET_BY_READING = ("REPLY", "MAPFILE", "OPTARG", "OPTIND")
 _ATTRIBUTES = frozenset("ilu")
 _CASES = frozenset("lu")  # each replaces the other
@@ -188,7 +192,10 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     is_own = name.endswith("/bin/activate") or not walk.presence.is_of_machine(name)
     may_be_there = walk.files.may_have_made(path) or walk.presence.may_have_installed(Path(path))
     if gone and is_own and not may_be_there:
-        walk.missing(node.line, f"{name}: No such file or directory")
+        of_shell = posixpath.basename(name) in _STARTUP_FILES
+        walk.missing(
+            node.line, f"{name}: No such file or directory", "startup file" if of_shell else "", name
+        )
     walk.not_followed(node.line, f"{name} is sourced, but does not exist")
 
 

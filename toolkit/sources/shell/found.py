@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 
@@ -54,6 +55,16 @@ class Call:
     background: bool = False
 
 
+Hurdle = Literal["", "status", "startup file", "blank", "output folder", "source"]
+"""What bash stumbles over, where that decides how the script goes on.
+
+"status": the command has done its work, and returns 1, as `read` does at the end of its input and `((N++))`
+while N is 0. "startup file": a file of the user's shell, such as ~/.bashrc, is sourced and does not exist.
+"blank": a blank before the sign of an assignment. "output folder": the folder of a file to which output goes
+does not exist. "source": neither does the file that Python opens as the source of a program.
+"""
+
+
 @dataclass(frozen=True)
 class Stop:
     """What bash refuses while it runs a script, with its message.
@@ -61,7 +72,7 @@ class Stop:
     `whole`: the script ends there, else one command or list of commands.
 
     `extended` is an unset variable that the command only extends. `lacks_arguments`: the script ends because
-    it gets none.
+    it gets none. `hurdle` is what bash stumbles over, `name` the variable, folder or file concerned.
     """
 
     path: str
@@ -70,3 +81,5 @@ class Stop:
     whole: bool = True
     extended: str = ""
     lacks_arguments: bool = False
+    hurdle: Hurdle = ""
+    name: str = ""

@@ -272,6 +272,12 @@ class Presence:
         missing = (name for name, path in paths.items() if self.has_no(str(path.parent)))
         return next((name for name in missing if not self.is_of_machine(name)), "")
 
+    def can_make(self, folder: str) -> bool:
+        """Return whether `mkdir -p` may make a folder: more than the root exists above it, on a disk."""
+        exists = self.is_there or (lambda _: False)
+        above = next((str(part) for part in Path(folder).parents if exists(str(part))), "/")
+        return above not in {"/", "/proc", "/sys"}
+
     def is_of_machine(self, name: str) -> bool:
         """Return whether a path belongs to the machine, not the job: it may exist where the job runs."""
         path = Path(self._whole(name))

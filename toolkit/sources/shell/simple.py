@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -131,7 +132,7 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
     """Note the call of another program. `for_this` are the variables set for it alone."""
     name, state = argv[0].text, walk.state
     if message := walk.presence.spaced_assignment(argv):
-        walk.missing(node.line, message)
+        walk.missing(node.line, message, "blank", name or "")
         state.status = False
         return
     written = tuple(filter(None, expanded(node.written, walk.scope, walk.path)))
@@ -161,7 +162,10 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
         walk.missing(node.line, message)
         state.status = False
     if len(argv) == 1 and name == "exec" and (gone := walk.presence.first_without_folder(written)):
-        walk.missing(node.line, f"{gone}: No such file or directory")
+        folder = posixpath.dirname(gone)
+        can_make = walk.presence.can_make(posixpath.join(state.cwd, folder))
+        message = f"{gone}: No such file or directory"
+        walk.missing(node.line, message, *(("output folder", folder) if can_make else ()))
         state.status = False
     walk.calls.append(call)
     walk.files.make(walk.creates(call))

@@ -217,3 +217,11 @@ def below(node: Any) -> Iterator[Any]:
         yield node
         for part in fields(node):
             yield from below(getattr(node, part.name))
+
+
+def is_spaced_assignment(node: Any, name: str) -> bool:
+    """Return whether a command is meant as an assignment to this variable, with a blank before the sign."""
+    if not isinstance(node, Simple) or node.assignments or len(node.words) < 2:
+        return False
+    raws = [word.raw if isinstance(word, Written) else "" for word in node.words]
+    return raws[0] == name and raws[1].startswith("=") and not raws[1].startswith("==")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from verl_doctor.toolkit.sources.shell.command_words import expanded
-from verl_doctor.toolkit.sources.shell.found import Call, Lines, Stop
+from verl_doctor.toolkit.sources.shell.found import Call, Hurdle, Lines, Stop
 from verl_doctor.toolkit.sources.shell.made_files import MadeFiles
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.presence import Presence, options_of_header
@@ -36,6 +36,7 @@ from verl_doctor.toolkit.sources.shell.variables import Variables, end_functions
 DEEPEST = 20
 _MOST_STEPS = 20_000
 _COPIED = 32  # entries of a state, whose copy takes as long as a command
+_DONE_WITH_STATUS_1 = frozenset({"read", "let"})
 _REST = "the rest is not followed"
 _ASSIGNED = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 _DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}[<>]")  # bash assigns a number to it
@@ -258,7 +259,8 @@ class Walk:
         if self.state.status is False and self.exits_on_error:
             known = any((stop.path, stop.line) == (self.path, line) for stop in self.stops)
             if name and not known:
-                self.missing(line, f"{name}: status 1")
+                has_done_its_work = name in _DONE_WITH_STATUS_1 or name.startswith("((")
+                self.missing(line, f"{name}: status 1", "status" if has_done_its_work else "")
             self.leave("shell")
 
     def one_of(self, bodies: list[tuple[Node, ...]]) -> None:
@@ -308,13 +310,13 @@ class Walk:
 
     # What is noted about commands
 
-    def missing(self, line: int, message: str) -> None:
+    def missing(self, line: int, message: str, hurdle: Hurdle = "", name: str = "") -> None:
         """Note a command that certainly fails: it ends the script under `set -e`, else its list."""
         is_here = self.presence.is_there is not None
         if is_here and not self.conditions and not self.presence.may_have_called_functions():
             whole = self.exits_on_error and not self.apart_of
             if whole or self.tested or self.apart_of:
-                self.stops.append(Stop(self.path, line, message, whole))
+                self.stops.append(Stop(self.path, line, message, whole, hurdle=hurdle, name=name))
 
     def writes(self, targets: Iterable[Written], printed: Lines | None = None) -> None:
         """Note the files that output goes to, and the text if all of it is known and certain."""

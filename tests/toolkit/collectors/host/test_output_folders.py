@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from verl_doctor.checks.configuration.checkpoint_folder_unusable import checkpoint_folder_unusable
 from verl_doctor.checks.shared.configuration import TREE, configured
 from verl_doctor.toolkit.collectors.host.output_folders import (
     TIMELINE,
@@ -123,9 +124,9 @@ def test_missing_folder_of_the_timeline_is_reported_unless_the_script_creates_it
     (job,) = configured(f"+{TIMELINE}=traces/t.json")
     machine = Machine(environ={}, cwd=tmp_path)
     folder = str(tmp_path / "traces")
-    assert timeline_file.collect(job, Launch(()), machine) == TimelineFile("traces/t.json", folder)
-    made = Launch((), made=(folder,))
-    assert timeline_file.collect(job, made, machine) == TimelineFile("traces/t.json")
+    assert timeline_file.collect(job, Launch(()), machine) == TimelineFile("traces/t.json", folder, True)
+    for made in (Launch((), made=(folder,)), Launch((), folders=(f"{folder}/first",))):
+        assert timeline_file.collect(job, made, machine) == TimelineFile("traces/t.json")
     (tmp_path / "traces").mkdir()
     assert timeline_file.collect(job, Launch(()), machine) == TimelineFile("traces/t.json")
     assert isinstance(timeline_file.collect(configured()[0], Launch(()), machine), Absent)
@@ -170,3 +171,20 @@ def test_file_of_metrics_needs_its_folder(
     found = metrics_file.collect(there, Launch(()), job, Machine(environ={}, cwd=tmp_path))
     expected = str(tmp_path / missing) if missing else ""
     assert (found.missing_folder if isinstance(found, MetricsFile) else "") == expected
+    made = Launch((), folders=(str(tmp_path / "gone"), str(tmp_path / "tune/qwen/3b")))
+    found = metrics_file.collect(there, made, job, Machine(environ={}, cwd=tmp_path))
+    assert not isinstance(found, MetricsFile) or found.missing_folder == ""
+
+
+@pytest.mark.parametrize(
+    ("folder", "makeable"), [("@/gone", True), ("/proc/gone", False), ("/gone/logs", False)]
+)
+def test_folder_is_made_only_where_the_user_can_make_it(
+    tmp_path: Path, folder: str, *, makeable: bool
+) -> None:
+    path = folder.replace("@", str(tmp_path))
+    (job,) = configured(f"+{TIMELINE}={path}/t.json")
+    found = timeline_file.collect(job, Launch(()), Machine(environ={}, cwd=tmp_path))
+    assert found == TimelineFile(f"{path}/t.json", path, makeable)
+    (finding,) = checkpoint_folder_unusable.judge(job, *[Unknown("")] * 5, found, *[Unknown("")] * 4)
+    assert (finding.fix == "output-folder-made") is makeable

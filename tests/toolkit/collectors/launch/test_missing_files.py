@@ -194,3 +194,22 @@ def test_path_that_the_script_may_remove_first(tmp_path: Path, before: str, may:
     (tmp_path / "ck").mkdir()
     found = read(tmp_path, f"{before}\npython3 -m verl.trainer.main_ppo a=1 > ck/step.log\nrm -rf ck\n")
     assert may_be_changed(found, str(tmp_path / "ck" / "step")) == may
+
+
+@pytest.mark.parametrize(
+    ("before", "folders"),
+    [
+        ("mkdir -p logs/first /data/out", ("@/logs/first", "/data/out")),
+        ('OUT=runs/a\nmkdir -m 755 -p "$OUT"', ("@/755", "@/runs/a")),
+        ("mkdir -p $(date +%F)", ("/",)),
+        ("rmdir logs", ()),
+    ],
+)
+def test_folders_that_a_script_makes(tmp_path: Path, before: str, folders: tuple[str, ...]) -> None:
+    found = read(tmp_path, f"{before}\n{START}")
+    script = Path(found.command.path).parent if found.command else tmp_path
+    places = {str(Path.cwd()), str(script), str(tmp_path)}
+    assert any(
+        found.folders == tuple(folder.replace("@", place) for folder in folders) for place in places
+    ), found.folders
+    assert found.made == () or folders == ()

@@ -1,0 +1,149 @@
+"""Edits single commands of a shell script: guards them, joins an assignment, or adds a line before them.
+
+Every other byte stays the same. The replaced line is kept as a comment above the command. The result is
+parsed again, and must consist of the same commands except for the edited one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from verl_doctor.toolkit.edit.launch_text import first_line, last_line, launch_text
+from verl_doctor.toolkit.edit.word_edit import form
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+from verl_doctor.toolkit.sources.shell.outcome import name_of
+from verl_doctor.toolkit.sources.shell.parse import parse
+from verl_doctor.toolkit.sources.shell.syntax import (
+    AndOr,
+    Node,
+    Simple,
+    Written,
+    below,
+    is_spaced_assignment,
+)
+
+_MAY_FAIL = frozenset({"((", "let", "read"})
+_ENDS = re.compile(r"[ \t]*(?:$|[ \t]#|;)")
+
+
+def allowed_to_fail(source: bytes, path: str, line: int, comment: str) -> bytes:
+    """Let a script with `set -e` go on after the command on this line: `|| true` follows it."""
+    text = launch_text(source, path)
+    found = _command(text, path, line, lambda node: name_of(node) in _MAY_FAIL)
+    true = _only(parse("true"))
+    last = last_line(text.split("\n"), line)
+    start = _offset(text, line)
+    end = _offset(text, last) + len(text.split("\n")[last - 1])
+    ends = [start + match.start() for match in _ENDS.finditer(text[start:end])]
+    afters = (f"{text[:place]} || true{text[place:]}" for place in reversed(ends))
+    return _proven(text, path, line, afters, AndOr(found, (("||", true),)), found, comment)
+
+
+def only_if_it_exists(source: bytes, path: str, line: int, comment: str) -> bytes:
+    """Let a script source a file only if it exists: `[ ! -e FILE ] ||` precedes the command."""
+    text = launch_text(source, path)
+    found = _command(text, path, line, lambda node: name_of(node) in {"source", "."})
+    words = [word for word in found.words if isinstance(word, Written) and word.at >= 0]
+    if len(words) < 2 or found.assignments:
+        raise CannotEdit(f"{path}:{line}: this line does not source one file; edit it by hand")
+    test = f"[ ! -e {words[1].raw} ]"
+    after = f"{text[: words[0].at]}{test} || {text[words[0].at :]}"
+    guarded = AndOr(_only(parse(test)), (("||", found),))
+    return _proven(text, path, line, [after], guarded, found, comment)
+
+
+def joined_assignment(source: bytes, path: str, line: int, name: str, comment: str) -> bytes:
+    """Let a script assign to a variable that has blanks around its sign: `NAME = value`."""
+    text = launch_text(source, path)
+    found = _command(text, path, line, lambda node: is_spaced_assignment(node, name))
+    words = [word for word in found.words if isinstance(word, Written) and word.at >= 0]
+    raws = [word.raw for word in words]
+    if len(words) != len(found.words) or len(words) - (raws[1] == "=") > 2:
+        raise CannotEdit(f"{path}:{line}: this line does not assign one value to {name}; edit it by hand")
+    new = "".join(raws)
+    after = f"{text[: words[0].at]}{new}{text[words[-1].end :]}"
+    return _proven(text, path, line, [after], _only(parse(new)), found, comment)
+
+
+def with_line_before(source: bytes, path: str, line: int, new: str, comment: str) -> bytes:
+    """Add a line before the command on this line (from 1)."""
+    text = launch_text(source, path)
+    lines = text.split("\n")
+    first = first_line(lines, line)
+    old = lines[first - 1]
+    lines.insert(first - 1, f"{old[: len(old) - len(old.lstrip())]}{new}  {comment}")
+    after = "\n".join(lines)
+    added = form(_only(parse(new)), {})
+    before = _without(parse(text), added), _count(parse(text), added) + 1
+    if before != (_without(parse(after), added), _count(parse(after), added)):
+        raise CannotEdit(f"{path}:{line}: no line can be added before this command; run this first: {new}")
+    return after.encode()
+
+
+def _command(text: str, path: str, line: int, fits: Callable[[Simple], bool]) -> Simple:
+    """Return the single command of this kind that begins on this line."""
+    nodes = (node for node in below(parse(text)) if isinstance(node, Simple) and node.line == line)
+    found = [node for node in nodes if fits(node)]
+    if len(found) != 1:
+        raise CannotEdit(f"{path}:{line}: the command does not begin there exactly once; edit it by hand")
+    return found[0]
+
+
+def _proven(
+    text: str, path: str, line: int, afters: Iterable[str], new: Node, old: Simple, comment: str
+) -> bytes:
+    """Return the first text in which the new command has taken the place of the old, and nothing else."""
+    wanted = form(_replaced(parse(text), old, new), {})
+    for after in afters:
+        if form(parse(after), {}) == wanted:
+            lines, rows = after.split("\n"), text.split("\n")
+            first = first_line(rows, line)
+            indent = rows[first - 1][: len(rows[first - 1]) - len(rows[first - 1].lstrip())]
+            lines.insert(first - 1, f"{indent}# {rows[line - 1].strip()}  {comment}")
+            return "\n".join(lines).encode()
+    raise CannotEdit(f"{path}:{line}: the command cannot be edited without changing the code around it")
+
+
+def _replaced(node: Any, old: Simple, new: Node) -> Any:
+    """Return a tree in which a command has another in its place."""
+    if isinstance(node, Simple) and (node, node.line) == (old, old.line):
+        return new
+    if isinstance(node, tuple):
+        return tuple(_replaced(part, old, new) for part in node)
+    if is_dataclass(node) and not isinstance(node, type):
+        changed = {field.name: _replaced(getattr(node, field.name), old, new) for field in fields(node)}
+        return replace(node, **changed)
+    return node
+
+
+def _without(node: Any, added: Any) -> Any:
+    """Return the form of a tree without the commands that have this form."""
+    return form(_filtered(node, lambda part: form(part, {}) != added), {})
+
+
+def _count(node: Any, added: Any) -> int:
+    return sum(isinstance(part, Simple) and form(part, {}) == added for part in below(node))
+
+
+def _filtered(node: Any, keeps: Callable[[Simple], bool]) -> Any:
+    if isinstance(node, tuple):
+        left = (part for part in node if not isinstance(part, Simple) or keeps(part))
+        return tuple(_filtered(part, keeps) for part in left)
+    if is_dataclass(node) and not isinstance(node, type):
+        return replace(
+            node, **{field.name: _filtered(getattr(node, field.name), keeps) for field in fields(node)}
+        )
+    return node
+
+
+def _only(nodes: tuple[Node, ...]) -> Any:
+    (node,) = nodes
+    return node
+
+
+def _offset(text: str, line: int) -> int:
+    """Return where a line (from 1) begins."""
+    return sum(len(row) + 1 for row in text.split("\n")[: line - 1])
