@@ -12,13 +12,8 @@ from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.checks.shared.launch_examples import FILES, SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import is_read
-from verl_doctor.toolkit.collectors.launch.hollow_paths import (
-    HollowPath,
-    HollowPaths,
-    SpacedAssignment,
-    variables_of,
-)
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
+from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPath, HollowPaths, variables_of
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, SpacedAssignment, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import (
     EVERY_JOB,
