@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import gc
 import os
@@ -22,7 +23,7 @@ from support import environment, isolation, wheels
 from support.evicted import written
 from support.folders import Folders, is_long
 from support.kept import CACHE, cannot_run
-from support.running import Doctor, inside
+from support.running import Doctor, index_handed_on, inside
 from support.trying import generate_from_nothing
 from xdist.scheduler import LoadFileScheduling
 
@@ -86,6 +87,13 @@ def private_home(test_folders: Folders) -> Path:
     home = test_folders.home()
     os.environ["HOME"] = os.environ["RAY_TMPDIR"] = str(home)
     return home
+
+
+@pytest.fixture
+def index_at_hand(request: pytest.FixtureRequest, private_home: Path) -> Iterator[None]:
+    """Give the home of a long test the rule index: the doctors that it starts need not import all rules to build one each."""
+    with index_handed_on(private_home) if is_long(request.node) else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

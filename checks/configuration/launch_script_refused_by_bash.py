@@ -21,7 +21,7 @@ from verl_doctor.toolkit.rule import (
     Subject,
     check,
 )
-from verl_doctor.toolkit.sources.shell.found import Hurdle
+from verl_doctor.toolkit.sources.shell.hurdle import Hurdle
 
 _OF_DEEPSPEED = {
     "--num_gpus": "--nproc_per_node",

@@ -12,13 +12,14 @@ from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.checks.shared.launch_examples import FILES, SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import is_read
-from verl_doctor.toolkit.collectors.launch.hollow_paths import (
-    HollowPath,
-    HollowPaths,
+from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPath, HollowPaths, variables_of
+from verl_doctor.toolkit.collectors.launch.launch import (
+    COMMAND_LINE,
+    VARIABLE,
+    Launch,
     SpacedAssignment,
-    variables_of,
+    Word,
 )
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import (
     EVERY_JOB,
@@ -41,7 +42,6 @@ _NUMBER = Word(text="trainer.nnodes=", path=SCRIPT, line=8, written="trainer.nno
 _PROCESSES = Word(text="--nproc_per_node=", path=SCRIPT, line=7, written="--nproc_per_node=$NGPU")
 _OF_TORCHRUN = re.compile(r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_]port|max[-_]restarts)=")
 _NAMES = {"actor_rollout_ref.model.path": "a model", "model.path": "a model", "data.train_files": "a table"}
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _NOT_KNOWN = Unknown("not needed")
 _FOUND = HollowPaths((HollowPath(key=_KEY, path="/gsm8k/train.parquet", names=("DATA_DIR",), word=_WORD),))
 
@@ -162,7 +162,7 @@ def path_begins_with_nothing(
             fix=None if word.path == COMMAND_LINE else "exported-variable",
         )
     for word in launch.hollow if isinstance(launch, Launch) else ():
-        unset = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))
+        unset = tuple(dict.fromkeys(VARIABLE.findall(word.written)))
         problem = _problem(word, configuration) if unset and not word.conditional else ""
         if problem:
             are = "is" if len(unset) == 1 else "are"

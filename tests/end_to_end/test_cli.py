@@ -232,6 +232,7 @@ def test_machine_without_verl_is_judged_as_far_as_possible(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m verl_doctor.toolkit explain --list | head -n 1"
@@ -241,6 +242,7 @@ def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 def test_closed_pipe_exits_as_with_sigpipe(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(

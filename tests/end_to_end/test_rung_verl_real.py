@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from support import rehearsal_environment
+from support.kept import CACHE
 from verdict.build import Builder
 from verdict.case import cases
 
@@ -40,6 +41,8 @@ def doctor(folder: Path, *words: str) -> str:
         str(rehearsal_environment.python()),
     ]
     environ = {**os.environ, **rehearsal_environment.variables(), _WHOSE: str(folder)}
+    # vLLM describes each class of models in a process of its own, which imports everything, and keeps what it found.
+    environ["VLLM_CACHE_ROOT"] = str(CACHE / "vllm")
     environ.pop("RAY_TMPDIR", None)  # a test's is too long for Ray's sockets, which would be found
     done = subprocess.run(
         command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=False, timeout=900

@@ -15,7 +15,7 @@ from support.running import doctor
 from verl_doctor.toolkit.commands.demo import demo
 from verl_doctor.toolkit.console.streams import NO_READER
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("index_at_hand")]
 CHECK = f"{sys.executable} -m verl_doctor.toolkit check --select PY100 --format json"
 
 

@@ -102,11 +102,7 @@ def with_aliases(source: bytes, path: str, name: str, comment: str) -> bytes:
 def with_line_before(source: bytes, path: str, line: int, new: str, comment: str) -> bytes:
     """Add a line before the command on this line (from 1)."""
     text = launch_text(source, path)
-    lines = text.split("\n")
-    first = first_line(lines, line)
-    old = lines[first - 1]
-    lines.insert(first - 1, f"{old[: len(old) - len(old.lstrip())]}{new}  {comment}")
-    after = "\n".join(lines)
+    after = _with_row(text, text, line, f"{new}  {comment}")
     added = form(_only(parse(new)), {})
     before = _without(parse(text), added), _count(parse(text), added) + 1
     if before != (_without(parse(after), added), _count(parse(after), added)):
@@ -130,12 +126,18 @@ def _proven(
     wanted = form(_replaced(parse(text), old, new), {})
     for after in afters:
         if form(parse(after), {}) == wanted:
-            lines, rows = after.split("\n"), text.split("\n")
-            first = first_line(rows, line)
-            indent = rows[first - 1][: len(rows[first - 1]) - len(rows[first - 1].lstrip())]
-            lines.insert(first - 1, f"{indent}# {rows[line - 1].strip()}  {comment}")
-            return "\n".join(lines).encode()
+            replaced = text.split("\n")[line - 1].strip()
+            return _with_row(after, text, line, f"# {replaced}  {comment}").encode()
     raise CannotEdit(f"{path}:{line}: the command cannot be edited without changing the code around it")
+
+
+def _with_row(text: str, before: str, line: int, row: str) -> str:
+    """Add a row above the command that begins on this line of the text `before`, indented as it is there."""
+    lines, rows = text.split("\n"), before.split("\n")
+    first = first_line(rows, line)
+    old = rows[first - 1]
+    lines.insert(first - 1, f"{old[: len(old) - len(old.lstrip())]}{row}")
+    return "\n".join(lines)
 
 
 def _replaced(node: Any, old: Simple, new: Node) -> Any:

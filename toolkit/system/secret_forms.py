@@ -22,6 +22,11 @@ _PART = r"(?:[A-Z]?[a-z]{1,40}|[A-Z]{1,40})?(?:\d{1,20}[A-Za-z]{0,2})?"
 _UNLIKE_A_NAME = rf"(?!(?:{_PART}[-_.:/+@=]){{0,20}}{_PART}[-_.,;:!?]{{0,3}}(?:[\s\"'`)\]}}]|\Z))"
 _HINT = r"(?i:key|token|secret|pass|pw|cred|auth|psk|pin|sas|jwt|cookie)"
 _NAME = rf"(?<![\w.-])(?P<name>[\w.-]{{0,120}}{_HINT}[\w.-]{{0,120}})"
+# What follows a word shows whether it can be a name; to search each word for a hint takes longer.
+# The `-` of an arrow may be taken for a part of the word.
+_IN_QUOTES = r"(?<![\w.-])(?=[\w.-]{2,246}[\"'])"
+_BEFORE_AN_ARROW = r"(?<![\w.-])(?=[\w.-]{2,247}[\"']?\s*(?:=>|-?>|[|\u2502\u2503]|<<<|to\s))"
+_BEFORE_A_SPACE = r"(?<![\w.-])(?=[\w.-]{2,246}\s)"
 _WORD = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'|]+)"
 _CURL = r"\bcurl\b[^\n]{0,200}?\s"
 _PERCENT = r"%22|\\+u0022"
@@ -31,11 +36,22 @@ _FORMS = tuple(
     (re.compile(mark), re.compile(rf"(?P<before>{before})(?P<value>{value})"))
     for mark, before, value in (
         # ("HF_TOKEN", "..."), HF_TOKEN => ..., read HF_TOKEN <<< ..., setx HF_TOKEN ...
-        (r"[\"']\s*,\s*[bfru]?[\"']", rf"{_NAME}[\"']\s*,\s*[bfru]?[\"']", rf"{_LIKELY}(?=[\"'])"),
-        ("", rf"{_NAME}[\"']?\s*(?:=>|->|[|\u2502\u2503]|<<<|\s+to\s)\s*[\"']?", _LIKELY),
+        (
+            r"[\"']\s*,\s*[bfru]?[\"']",
+            rf"{_IN_QUOTES}{_NAME}[\"']\s*,\s*[bfru]?[\"']",
+            rf"{_LIKELY}(?=[\"'])",
+        ),
         (
             "",
-            rf"(?<![\w.-])(?P<name>(?=[\w.-]{{0,120}}[_.-])[\w.-]{{0,120}}{_HINT}\w{{0,120}})\s+[\"']?",
+            rf"{_BEFORE_AN_ARROW}{_NAME}[\"']?\s*(?:=>|->|[|\u2502\u2503]|<<<|\s+to\s)\s*[\"']?",
+            _LIKELY,
+        ),
+        (
+            "",
+            (
+                rf"{_BEFORE_A_SPACE}(?P<name>(?=[\w.-]{{0,120}}[_.-])[\w.-]{{0,120}}{_HINT}"
+                r"\w{0,120})\s+[\"']?"
+            ),
             _LIKELY,
         ),
         # <add key="Password" value="..."/>, <entry key="password">...</entry>

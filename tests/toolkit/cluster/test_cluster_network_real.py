@@ -16,7 +16,7 @@ import pytest
 from support import alone
 from support.ray import head, hosts
 
-pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=110)]
+pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=110), pytest.mark.usefixtures("index_at_hand")]
 
 
 @pytest.fixture

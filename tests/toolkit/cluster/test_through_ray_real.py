@@ -31,7 +31,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import cluster as cluster_probe
 from verl_doctor.toolkit.target import Options
 
-pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=200)]
+pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=200), pytest.mark.usefixtures("index_at_hand")]
 
 WITHOUT_TOKEN = {"RAY_AUTH_MODE": "disabled"}
 

@@ -13,11 +13,13 @@ from verl_doctor.toolkit.collectors.launch.job_variables import from_file
 from verl_doctor.toolkit.collectors.launch.launch import (
     COMMAND_LINE,
     TO_FILL_IN,
+    VARIABLE,
     Command,
     Kind,
     Launch,
     ScriptError,
     Setting,
+    SpacedAssignment,
     Word,
     WorkingDir,
     load_text,
@@ -30,8 +32,10 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.make.makefile import NAMES
 from verl_doctor.toolkit.sources.shell.found import Argument
+from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
+from verl_doctor.toolkit.sources.shell.syntax import below, spaced_assignment
 from verl_doctor.toolkit.system.secret import (
     is_secret,
     may_hold_secret,
@@ -126,7 +130,8 @@ def _read_launch(
         and not reader.unread
         and any(word.text is None for word in (*found.command.words, *found.command.launcher))
     ):
-        found = replace(found, hollow=tuple(_hollow(found.command, target, machine, load, is_here=is_here)))
+        hollow = tuple(_hollow(found.command, target, machine, load, is_here=is_here))
+        found = replace(found, hollow=hollow, spaced=tuple(_spaced(hollow, load)))
     working_dir = next(
         (working_folder for working_folder in [*reader.working_dirs, *named] if working_folder), None
     )
@@ -179,6 +184,20 @@ def _hollow(
         supposed = known.get((word.path, word.line, word.written))
         if word.text is None and not word.conditional and supposed is not None and supposed.text:
             yield supposed
+
+
+def _spaced(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -> Iterator[SpacedAssignment]:
+    """Yield the lines that assign to an unset variable of these words, with a blank before the sign."""
+    names: dict[str, dict[str, None]] = {}
+    for word in hollow:
+        names.setdefault(word.path, {}).update(dict.fromkeys(VARIABLE.findall(word.written)))
+    for path, unset in names.items():
+        text = None if path == COMMAND_LINE else load(path)
+        nodes = list(below(parse(text))) if text else []
+        for name in unset:
+            for node in nodes:
+                if spaced_assignment(node) == name:
+                    yield SpacedAssignment(name, path, node.line)
 
 
 def _of_batch(text: str, option: re.Pattern[str]) -> int | None:

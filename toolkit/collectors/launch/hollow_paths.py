@@ -11,18 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.launch.driver_variable import driver_variable
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word, load_text
+from verl_doctor.toolkit.collectors.launch.launch import VARIABLE, Launch, SpacedAssignment, Word
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
-from verl_doctor.toolkit.sources.shell.syntax import below, spaced_assignment
 
 _READ = re.compile(
     r"[+]*((?:\w+\.)*(?:train_files|val_files|path|tokenizer_path|\w*_config_path|\w*_tool_path))=(.+)",
     re.DOTALL,
 )
-_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _NAMED = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*\}")  # without a default
 _AROUND = " '\"[]"
 
@@ -38,15 +35,6 @@ class HollowPath:
     path: str
     names: tuple[str, ...]
     word: Word
-
-
-@dataclass(frozen=True)
-class SpacedAssignment:
-    """A line `NAME = value`, which bash takes for a program NAME: the variable stays unset."""
-
-    name: str
-    path: str
-    line: int
 
 
 @dataclass(frozen=True)
@@ -73,21 +61,7 @@ def hollow_paths(launch: Launch, machine: Machine) -> HollowPaths | Unknown:
         word for word in words if any(_is_lacking(name, launch, machine) for name in variables_of(word))
     )
     paths = tuple(found for word in launch.hollow for found in _of(word))
-    return HollowPaths(paths, lacking, tuple(_spaced(launch, machine)))
-
-
-def _spaced(launch: Launch, machine: Machine) -> Iterator[SpacedAssignment]:
-    """Yield the lines that assign to an unset variable of the command, with a blank before the sign."""
-    names: dict[str, dict[str, None]] = {}
-    for word in launch.hollow:
-        names.setdefault(word.path, {}).update(dict.fromkeys(_VARIABLE.findall(word.written)))
-    for path, unset in names.items():
-        text = None if path == COMMAND_LINE else load_text(path, machine.planned)
-        nodes = list(below(parse(text))) if text else []
-        for name in unset:
-            for node in nodes:
-                if spaced_assignment(node) == name:
-                    yield SpacedAssignment(name, path, node.line)
+    return HollowPaths(paths, lacking, launch.spaced)
 
 
 def variables_of(word: Word) -> list[str]:
@@ -102,7 +76,7 @@ def _is_lacking(name: str, launch: Launch, machine: Machine) -> bool:
 
 def _of(word: Word) -> Iterator[HollowPath]:
     match = _READ.fullmatch(word.text or "")
-    names = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))
+    names = tuple(dict.fromkeys(VARIABLE.findall(word.written)))
     if match is None or not names:
         return
     for part in match[2].split(","):

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.launch.wrappers.containers import CONTAINERS
-from verl_doctor.toolkit.sources.shell.found import Argument, Hurdle
+from verl_doctor.toolkit.sources.shell.found import Argument
+from verl_doctor.toolkit.sources.shell.hurdle import Hurdle
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 
 _TRAINER = re.compile(r"(?:^|[./])(?:main_\w+|\w*_?trainer|train\w*|run_\w+)(?:\.py)?$")

@@ -11,7 +11,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.sources.shell.found import Hurdle
+from verl_doctor.toolkit.sources.shell.hurdle import Hurdle
 from verl_doctor.toolkit.target import LARGEST_SCRIPT
 
 Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
@@ -20,6 +20,8 @@ COMMAND_LINE = "the command line"  # the place of a word typed after `--`
 THIS_SHELL = "this shell"  # the place of a variable that verl-doctor has too
 TO_FILL_IN = re.compile(r"<[A-Za-z][\w .-]{0,60}>")
 """A text that a template has in place of a secret, such as `<your_key>`."""
+VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+"""A variable that bash replaces."""
 _OF_VERL = re.compile(r"(?:.*/)?(?:verl|recipe)[./]")
 _INTERPOLATION = re.compile(r"(\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}): bad substitution")
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|({]|\b(?:then|do|else)\b)\s*(?:cd|pushd)\b|\bchdir\(", re.MULTILINE)
@@ -111,6 +113,15 @@ class WorkingDir:
 
 
 @dataclass(frozen=True)
+class SpacedAssignment:
+    """A line `NAME = value`, which bash takes for a program NAME: the variable stays unset."""
+
+    name: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True)
 class ScriptError:
     """The line at which bash stops in a script and its message, or the fault of a `runtime_env`.
 
@@ -153,10 +164,11 @@ class Launch:
     script exports. `nodes` is how many nodes a batch script requests from Slurm, None if it does not specify;
     `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word.
     `working_dir` is the folder that Ray sends with the job. `hollow` are the words of the command in which
-    bash replaces unset variables by nothing. `made` are paths that programs called before the job may create,
-    with all below them, `folders` those that `mkdir` makes, empty, `removed` those that the script may
-    remove, move or replace before; `installs`: one of these programs may install packages. `in_container`:
-    the job starts in a container or over ssh, where other files and packages are.
+    bash replaces unset variables by nothing, `spaced` the lines that were meant to assign to these. `made`
+    are paths that programs called before the job may create, with all below them, `folders` those that
+    `mkdir` makes, empty, `removed` those that the script may remove, move or replace before; `installs`: one
+    of these programs may install packages. `in_container`: the job starts in a container or over ssh, where
+    other files and packages are.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -175,6 +187,7 @@ class Launch:
     limits: tuple[tuple[str, ...], ...] = ()
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
+    spaced: tuple[SpacedAssignment, ...] = ()
     made: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from verl_doctor.toolkit.sources.shell.command_words import expanded
-from verl_doctor.toolkit.sources.shell.found import Call, Hurdle, Lines, Stop
+from verl_doctor.toolkit.sources.shell.found import Call, Lines, Stop
+from verl_doctor.toolkit.sources.shell.hurdle import Hurdle
 from verl_doctor.toolkit.sources.shell.made_files import MadeFiles
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.presence import Presence, options_of_header

@@ -578,6 +578,7 @@ def test_patches_of_another_file_are_not_applied(here: Doctor, env: Path, agreed
     assert (result.returncode, other.read_bytes()) == (1, UNPATCHED)
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 def test_simultaneous_repairs_make_one_change(env: Path, agreed: Path) -> None:
     """The first ranks of several nodes on a shared disk."""
@@ -621,6 +622,7 @@ def test_repairs_are_verified_without_an_agreement(here: Doctor, env: Path, proj
     assert here(*options, cwd=project).returncode == 3
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 def test_launch_script_with_the_guard_at_its_start(env: Path, agreed: Path) -> None:
     """Under set -e, in a pipeline, in front of a command, and with exec."""
@@ -665,6 +667,7 @@ def test_wrong_usage_is_reported(
     assert result in done.stderr
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 def test_guard_imports_no_heavy_module_and_writes_nothing(env: Path, agreed: Path) -> None:
     """A gate that 64 ranks pass at once on a shared disk, as a user without a home, where nothing may be written."""

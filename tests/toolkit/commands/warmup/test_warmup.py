@@ -130,6 +130,7 @@ def test_missing_bytecode_is_written_and_undo_removes_it(
     assert not (site / "torch" / "__pycache__").exists()
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @unless_disturbed

@@ -155,6 +155,7 @@ def test_command_reports_this_machine(here: Doctor, tmp_path: Path) -> None:
     assert shown["looks"] == len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("index_at_hand")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_signal_stops_the_watch_with_a_summary(tmp_path: Path, number: int) -> None:
