@@ -186,6 +186,11 @@ class Fix:
         return self.plan.__module__.split(".")[-2:-1] == ["variables"]
 
     @property
+    def installs(self) -> bool:
+        """Whether it changes packages: which takes minutes."""
+        return self.safety == "unsafe" and self.plan.__module__.split(".")[-2:-1] == ["install"]
+
+    @property
     def title(self) -> str:
         """The first line of the fix's docstring."""
         return (inspect.getdoc(self.plan) or self.id).splitlines()[0].rstrip(".")

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
-from verl_doctor.toolkit.collectors.packages.install_request import ENGINES, ESSENTIAL, REFUSES, required
+from verl_doctor.toolkit.collectors.packages.install_request import (
+    ENGINES,
+    ESSENTIAL,
+    REFUSES,
+    harmless,
+    required,
+)
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Severity, Subject, check
 from verl_doctor.toolkit.text import counted, listed
@@ -31,24 +36,6 @@ _IMPORTANT = (
     "protobuf",
     "grpcio",
     "pydantic",
-)
-# Conflicts that are only in the metadata, with the reason. Collected 2026-11 from verl#2205, vllm#15224,
-# vllm#17174, and a GRPO step of verl 0.9.1 that completed without torchvision, torchaudio, torchcodec and
-# triton on a CPU.
-_HARMLESS = (
-    ("opentelemetry-*", "only read when tracing is switched on"),
-    ("setuptools", "only needed to build"),
-    ("wheel", "only needed to build"),
-    ("pytest*", "only needed by tests"),
-    ("pre-commit", "only needed by developers"),
-)
-_HARMLESS_WHEN_MISSING = (
-    *_HARMLESS,
-    ("torchvision", "only needed by vision models"),
-    ("torchaudio", "only needed by audio models"),
-    ("torchcodec", "only needed by vision and audio models"),
-    ("intel-openmp", "only makes vLLM faster on a CPU"),
-    ("triton", "only needed on a GPU, where torch brings it"),
 )
 _SHOWN = 8
 # The command itself is left out: it needs the options of the target, which the report has.
@@ -113,9 +100,7 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
     judged = [unmet for unmet in requirements.unmet if _counts(unmet)]
     # Once, regardless of the number of extras that name it.
     serious = list(
-        dict.fromkeys(
-            replace(unmet, extra="") for unmet in judged if required(unmet) and not _harmless(unmet)
-        )
+        dict.fromkeys(replace(unmet, extra="") for unmet in judged if required(unmet) and not harmless(unmet))
     )
     findings = sorted(
         [*_missing(serious), *_contradictions(serious)], key=lambda finding: finding.severity != "error"
@@ -124,7 +109,7 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
         yield _with_fix(finding) if position == 0 or finding.severity == "error" else finding
     yield from _other_combination(judged)
     reported = {unmet.name for unmet in serious}
-    yield from _noise(unmet for unmet in judged if _harmless(unmet) and unmet.name not in reported)
+    yield from _noise(unmet for unmet in judged if harmless(unmet) and unmet.name not in reported)
     if requirements.unreadable:
         yield Finding(
             f"{counted(len(requirements.unreadable), 'requirement')} could not be checked",
@@ -226,7 +211,7 @@ def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
     differing = {
         requirement.name: requirement
         for requirement in unmet
-        if not required(requirement) and requirement.there and not _harmless(requirement)
+        if not required(requirement) and requirement.there and not harmless(requirement)
     }
     if not differing:
         return
@@ -249,9 +234,9 @@ def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
     )
 
 
-def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
+def _noise(conflicts: Iterable[Unmet]) -> Iterator[Finding]:
     """Fold harmless conflicts into one line, so that users of `pip check` do not waste time on them."""
-    reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
+    reasons = {unmet.name: harmless(unmet) for unmet in conflicts}
     if reasons:
         yield Finding(
             (
@@ -281,21 +266,6 @@ def _counts(unmet: Unmet) -> bool:
     Of verl's extras, only those of the engines are about what a rollout runs with.
     """
     return not unmet.extra or unmet.extra in ENGINES
-
-
-def _harmless(unmet: Unmet) -> str:
-    """Why this is harmless; "" if it is not.
-
-    A missing package that only an extra requires is a choice, not a fault.
-    """
-    if unmet.by == "torch":
-        return ""
-    for pattern, reason in _HARMLESS if unmet.there else _HARMLESS_WHEN_MISSING:
-        if fnmatchcase(unmet.name, pattern):
-            return reason
-    if not required(unmet) and not unmet.there:
-        return f"only the extra '{unmet.extra}' of {unmet.by} requires it"
-    return ""
 
 
 def _refusals(requirements: Iterable[Unmet]) -> list[str]:

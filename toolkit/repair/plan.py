@@ -100,11 +100,18 @@ def plans(session: Session, collection: Collection, report: Report) -> list[Plan
 
 
 def fixable(session: Session, report: Report) -> Iterator[tuple[CheckResult, Finding, Fix]]:
-    """Yield the findings that a fix is for. A hint is repaired only when its rule was selected by name."""
+    """Yield the findings that a fix is for. A hint is repaired only when its rule was selected by name.
+
+    So is a warning for which packages would be installed, where a launch script is to be repaired.
+    """
+    selects = bool(session.selection.select)
     for result, finding in report.findings():
         fix = session.registry.fix(finding.fix)
-        if fix is not None and (finding.severity != "info" or session.selection.select):
-            yield result, finding, fix
+        if fix is None or (finding.severity == "info" and not selects):
+            continue
+        if fix.installs and finding.severity != "error" and session.target.files and not selects:
+            continue
+        yield result, finding, fix
 
 
 def plan_of(fix: Fix, code: str, finding: Finding, collection: Collection) -> Plan:

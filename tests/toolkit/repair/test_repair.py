@@ -309,6 +309,26 @@ def test_irreversible_change_is_made_with_unsafe(folder: Path) -> None:
     assert outcomes(report) == ["repaired"]
 
 
+@pytest.mark.parametrize(
+    ("word", "select", "planned"), [("poor", (), 0), ("poor", ("HOST901",), 1), ("bad", (), 1)]
+)
+def test_packages_are_installed_for_a_mere_warning_about_a_script_only_if_selected(
+    folder: Path, word: str, select: tuple[str, ...], planned: int
+) -> None:
+    (folder / "one").write_text(word)
+
+    def install(name: str, word: str, place: Path) -> list[Change] | Refusal:
+        return [RunCommand(("true",), "pip")]
+
+    run = session(folder, install, "unsafe", select)
+    [mend] = run.registry.fixes
+    mend.plan.__module__ = "verl_doctor.patches.install.mend"
+    for files, count in ((), 1), ((folder / "run.sh",), planned):
+        here = replace(run, target=replace(run.target, files=files))
+        collection = here.look()
+        assert len(repair.plans(here, collection, here.check(collection))) == count
+
+
 def test_manual_repair_is_only_shown(folder: Path) -> None:
     assert outcomes(carried_out(session(folder, writing("fine"), "manual"), unsafe=True)) == ["not attempted"]
     assert (folder / "one").read_text() == "bad"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Packages
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet
@@ -39,6 +40,24 @@ ESSENTIAL = frozenset(
         "torchdata",
         "transferqueue",
     ]
+)
+# Conflicts that are only in the metadata, with the reason. Collected 2026-11 from verl#2205, vllm#15224,
+# vllm#17174, and a GRPO step of verl 0.9.1 that completed without torchvision, torchaudio, torchcodec and
+# triton on a CPU.
+_HARMLESS = (
+    ("opentelemetry-*", "only read when tracing is switched on"),
+    ("setuptools", "only needed to build"),
+    ("wheel", "only needed to build"),
+    ("pytest*", "only needed by tests"),
+    ("pre-commit", "only needed by developers"),
+)
+_HARMLESS_WHEN_MISSING = (
+    *_HARMLESS,
+    ("torchvision", "only needed by vision models"),
+    ("torchaudio", "only needed by audio models"),
+    ("torchcodec", "only needed by vision and audio models"),
+    ("intel-openmp", "only makes vLLM faster on a CPU"),
+    ("triton", "only needed on a GPU, where torch brings it"),
 )
 _COMPARED_AT_IMPORT = "transformers checks this version at import and stops, so vLLM and verl fail too"
 # Which package refuses to run with another version of which, whatever else holds. transformers:
@@ -86,6 +105,28 @@ def required(unmet: Unmet) -> bool:
     It is a plain requirement, or one that only an engine's extra names although verl imports it.
     """
     return not unmet.extra or (unmet.extra in ENGINES and unmet.name in _UNDECLARED)
+
+
+def harmless(unmet: Unmet) -> str:
+    """Return why this is harmless; "" if it is not.
+
+    A missing package that only an extra requires is a choice, not a fault.
+    """
+    if unmet.by == "torch":
+        return ""
+    for pattern, reason in _HARMLESS if unmet.there else _HARMLESS_WHEN_MISSING:
+        if fnmatchcase(unmet.name, pattern):
+            return reason
+    if not required(unmet) and not unmet.there:
+        return f"only the extra '{unmet.extra}' of {unmet.by} requires it"
+    return ""
+
+
+def needless(requirements: Requirements) -> frozenset[str]:
+    """Return what is missing and no job of text needs, whoever requires it."""
+    missing = [unmet for unmet in requirements.unmet if not unmet.there]
+    needed = {unmet.name for unmet in missing if not harmless(unmet)}
+    return frozenset(unmet.name for unmet in missing if unmet.name not in needed)
 
 
 def install_request(packages: Packages, requirements: Requirements) -> InstallRequest:

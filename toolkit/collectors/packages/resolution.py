@@ -25,6 +25,7 @@ from verl_doctor.toolkit.collectors.packages.install_request import (
     InstallRequest,
     attempts,
     install_request,
+    needless,
     stopping,
 )
 from verl_doctor.toolkit.collectors.packages.installer import PIP_SOON, WHEELS_ONLY, Installer, installer_of
@@ -35,7 +36,7 @@ from verl_doctor.toolkit.collectors.packages.planned_changes import changes_in, 
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.collectors.packages.source_builds import fetched_from_a_url, only_an_sdist
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.process.locked_folder import temporary_folder
 from verl_doctor.toolkit.system.secret import without_user
 from verl_doctor.toolkit.target import Target
@@ -110,7 +111,8 @@ def resolution(
 
     def resolve() -> Resolution | Unknown:
         with temporary_folder() as folder:
-            dry_runs = _DryRuns(machine, installer, packages, known, Path(folder), clock)
+            unneeded = needless(requirements)
+            dry_runs = _DryRuns(machine, installer, packages, known, Path(folder), clock, unneeded)
             return _resolved(dry_runs, requests, stopping(requirements), str(target.python))
 
     if machine.runner is not None:
@@ -146,7 +148,10 @@ def _resolved(
 
 @dataclass(frozen=True)
 class _DryRuns:
-    """Dry runs of one installer."""
+    """Dry runs of one installer.
+
+    What is `needless` and missing stays so, unless torch changes: another torch may require it.
+    """
 
     machine: Machine
     installer: Installer
@@ -154,6 +159,14 @@ class _DryRuns:
     needs: InstallNeeds
     folder: Path
     clock: Clock
+    needless: frozenset[str] = frozenset()
+
+    def changes(self, output: Output) -> dict[str, str]:
+        """Return the versions that would be installed, by name."""
+        found = changes_in(output, is_uv=self.installer.is_uv)
+        if "torch" in found:
+            return found
+        return {name: version for name, version in found.items() if name not in self.needless}
 
     def run(self, request: InstallRequest) -> Resolution | Unknown:
         """Return the result of a dry run of these requests."""
@@ -237,7 +250,7 @@ def _run(dry_runs: _DryRuns, request: InstallRequest, options: tuple[str, ...] =
     except OSError as error:
         return Unknown(f"{installer.command[0]} cannot be started: {error.strerror}")
     if output.code == 0:
-        changes = changes_in(output, is_uv=installer.is_uv)
+        changes = dry_runs.changes(output)
         command = (*installer.typed, WHEELS_ONLY, *arguments)
         words = tuple(in_words(changes, packages))
         return Resolution(command, request.keeps, "resolved", words, versions=tuple(sorted(changes.items())))

@@ -126,6 +126,18 @@ def test_uv_is_used_if_it_created_the_environment(site: Path) -> None:
     assert found.changes == ("tokenizers 0.23.2 -> 0.23.0", "transferqueue 0.1.11 (new)")
 
 
+@pytest.mark.parametrize(("other", "changes"), [("tokenizers", 1), ("torch", 2)])
+def test_missing_package_that_no_job_needs_is_left_out_unless_torch_changes(
+    site: Path, other: str, changes: int
+) -> None:
+    shutil.rmtree(site / "ray-2.49.0.dist-info")
+    install(site, "ray", "2.49.0", requires=["opentelemetry-sdk"])
+    versions = {other: "0.23.0", "opentelemetry-sdk": "1.30.0"}
+    items = [{"metadata": {"name": name, "version": version}} for name, version in versions.items()]
+    found = resolved(site, Installer(0, stdout=json.dumps({"install": items})))
+    assert len(found.changes) == len(found.versions) == changes
+
+
 def asked_in(site: Path, home: Path, **environ: str) -> dict[str, str]:
     """Variables passed to pip for this home, and the content of its configuration."""
     told: dict[str, str] = {}
