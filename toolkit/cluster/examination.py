@@ -63,7 +63,13 @@ class OtherNodes(Source):
         """
         way = transport.way_to(self.nodes, session, look())
         announce(way.description)
-        return ReachedNodes(way).judge(session, look, watch)
+        return about_nodes(ReachedNodes(way).judge(session, look, watch), self.nodes)
+
+
+def about_nodes(report: Report, nodes: RequestedNodes) -> Report:
+    """Return the report with the options that reach these nodes, for the commands that it proposes."""
+    arguments = [*nodes.arguments, *report.target["arguments"]]
+    return replace(report, target={**report.target, "arguments": arguments})
 
 
 @dataclass(frozen=True)

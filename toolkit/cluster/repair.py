@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.cluster import transport
-from verl_doctor.toolkit.cluster.examination import ReachedNodes
+from verl_doctor.toolkit.cluster.examination import ReachedNodes, about_nodes
 from verl_doctor.toolkit.cluster.node_parcel import place_parcel, repair_parcel
 from verl_doctor.toolkit.cluster.node_program import REPAIRS
 from verl_doctor.toolkit.cluster.node_request import RequestedNodes
@@ -108,7 +108,7 @@ def carry_out(
         left += no_response
     if any(repair.outcome == "repaired" and repair.transaction is None for repair in done):
         announce(f"undo --all {_named(nodes, run)} undoes everything, here and there")
-    after = examine(Request(run, ReachedNodes(way)), watch).report
+    after = about_nodes(examine(Request(run, ReachedNodes(way)), watch).report, nodes)
     return with_repairs(after, done, applied=True), tuple(left)
 
 

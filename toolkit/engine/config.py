@@ -4,11 +4,11 @@ select = ["VLLM", "PKG"]
 marker = "verl-doctor"
 
 [tool.verl-doctor.ignore]
-RAY104 = { reason = "shared cluster, see OPS-12", until = 2026-12-01 }
-PKG102 = { reason = "our fork of peft", until = 2026-12-31, only = ["peft"] }
+RAY104 = { reason = "shared cluster, see OPS-12", until = 2027-06-30 }
+PKG102 = { reason = "our fork of peft", until = 2027-12-31, only = ["peft"] }
 
 [tool.verl-doctor.per_file_ignores."jobs/debug*.sh"]
-CFG111 = { reason = "runs on the large node, OPS-14", until = 2026-12-01 }
+CFG111 = { reason = "runs on the large node, OPS-14", until = 2027-06-30 }
 
 [tool.verl-doctor.sites]
 model = "/models/qwen"
@@ -27,7 +27,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ _MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
 # What `guard --agree` writes, recognised without the library that knows all forms.
 _PLAIN_SPECIFIER = re.compile(r"(?:[=>]=\d{1,9}(?:\.\d{1,9})*)?")
 _EXAMPLES = {"only": "peft", "disable_plugins": "noisy-plugin"}  # of an entry in a list
+_USUAL = timedelta(days=90)  # until the example of an entry ends
 _LARGEST = 1_000_000
 
 
@@ -90,7 +91,7 @@ class Config:
     def ignores_for(self, files: Collection[Path]) -> Mapping[str, Ignore]:
         """Return what is silenced for a job that these launch files start.
 
-        A pattern is a path below the configuration's folder, or the name of a file in any folder; `*` matches
+        A pattern is a path from the configuration's folder, or the name of a file in any folder; `*` matches
         any characters. An entry for the file replaces that of the same code for all jobs.
         """
         ignores = dict(self.ignore)
@@ -102,7 +103,7 @@ class Config:
 
 def matches(config: Config, pattern: str, files: Iterable[Path]) -> bool:
     """Return whether a pattern of `per_file_ignores` matches one of these files."""
-    whole = str(Path(glob.escape(str(Path(config.path).parent))) / pattern)
+    whole = os.path.normpath(Path(glob.escape(str(Path(config.path).parent)), pattern))
     return any(
         fnmatchcase(file.name, pattern)
         or any(fnmatchcase(path, whole) for path in (str(file), _without_linked_folders(file)))
@@ -243,7 +244,8 @@ def _per_file_ignores(path: Path, value: Any) -> dict[str, dict[str, Ignore]]:
 
 
 def _ignores(path: Path, value: Any, key: str = "ignore") -> dict[str, Ignore]:
-    example = '{ reason = "shared cluster, see OPS-12", until = 2026-12-01 }'
+    until = date.today() + _USUAL  # noqa: DTZ011 - a day of the user's calendar
+    example = f'{{ reason = "shared cluster, see OPS-12", until = {until} }}'
     if not isinstance(value, dict):
         raise UsageError(f"{path}: {key} must be a table of codes, for instance RAY104 = {example}")
     ignores = {}

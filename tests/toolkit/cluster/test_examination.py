@@ -69,8 +69,10 @@ def test_route_to_other_nodes_is_printed_before_they_are_judged(
     monkeypatch.setattr(transport, "way_to", lambda nodes, *_: way if nodes is wanted else None)
     found = examine(Request(session, OtherNodes(wanted)))
     assert "queries 4 nodes" in capsys.readouterr().err
-    assert lines(found.report) == lines(examine(Request(session, ReachedNodes(way))).report)
+    reached = examine(Request(session, ReachedNodes(way))).report
+    assert lines(found.report) == lines(reached)
     assert found.facts_of == HERE
+    assert found.report.target["arguments"] == ["--nodes", "a,b", *reached.target["arguments"]]
 
 
 def test_unreachable_cluster_yields_no_report(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

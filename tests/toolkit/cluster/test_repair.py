@@ -66,10 +66,10 @@ def carried_out(
     run: Session, nodes: Nodes, mine: EnvironmentPlace, here: list[Repair], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Outcome of the repairs, and the nodes left alone."""
-    report = Report({}, ())
+    report = Report({"arguments": []}, ())
     monkeypatch.setattr(transport, "way_to", lambda *_: Way("asks", nodes.query))
     monkeypatch.setattr(ReachedNodes, "judge", lambda *_: report)
-    monkeypatch.setattr(repair, "carry_out", lambda *_, **__: Report({}, (), repairs=tuple(here)))
+    monkeypatch.setattr(repair, "carry_out", lambda *_, **__: Report({"arguments": []}, (), repairs=tuple(here)))
     monkeypatch.setattr(cluster_repair, "place_parcel", lambda *_: Parcel(b"", {}))
     monkeypatch.setattr(cluster_repair, "repair_parcel", lambda *_, **__: Parcel(b"", {"repair": {}}))
     collection = Collection((), {EnvironmentPlace: mine})

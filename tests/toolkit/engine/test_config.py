@@ -109,6 +109,24 @@ def test_rule_is_ignored_for_a_single_launch_file(tmp_path: Path, file: str, rea
     assert config.ignores_for([]) == config.ignore
 
 
+def test_pattern_may_lead_out_of_the_configuration_s_folder(tmp_path: Path) -> None:
+    top = tmp_path.resolve() / "configuration"
+    top.mkdir()
+    (top / "verl-doctor.toml").write_text(
+        '[per_file_ignores."../jobs/*.sh"]\nCFG111 = { reason = "large node", until = 2026-12-01 }\n'
+    )
+    config = load(top)
+    assert set(config.ignores_for([tmp_path.resolve() / "jobs/train.sh"])) == {"CFG111"}
+    assert config.ignores_for([top / "jobs/train.sh"]) == {}
+
+
+def test_example_of_an_entry_has_not_expired(tmp_path: Path) -> None:
+    (tmp_path / "verl-doctor.toml").write_text("ignore = { PKG101 = 3 }")
+    with pytest.raises(UsageError, match=r"until = [\d-]+ ") as problem:
+        load(tmp_path)
+    assert date.fromisoformat(str(problem.value).split("until = ")[1][:10]) > date.today()  # noqa: DTZ011
+
+
 def test_launch_file_is_recognised_behind_a_link_to_its_folder(tmp_path: Path) -> None:
     top = tmp_path.resolve() / "repository"
     (top / "jobs").mkdir(parents=True)
