@@ -78,7 +78,9 @@ _RESULT = _object(
     fixes=_list(_FIX),
     properties=_BAG,
 )
-_NOTIFICATION = _object("message", message=_MESSAGE, level=_LEVEL, associatedRule=_RULE_NAME)
+_NOTIFICATION = _object(
+    "message", message=_MESSAGE, level=_LEVEL, associatedRule=_RULE_NAME, locations=_list(_LOCATION)
+)
 _RUN = _object(
     "tool",
     tool=_object("driver", driver=_object("name", name=_TEXT, version=_TEXT, rules=_list(_RULE))),

@@ -84,7 +84,8 @@ class _View:
         for job in self._report.jobs:
             if job.report.verdict == "could_not_check":
                 text = ": ".join((path_in(self._top, job.file) or job.file, *headline(job.report)))
-                yield {"level": "error", "message": _message(text)}
+                place = {"physicalLocation": self._physical(Location(job.file))}
+                yield {"level": "error", "message": _message(text), "locations": [place]}
         for group in self._report.nodes.missing if self._report.nodes is not None else ():
             text = f"{group.count} nodes did not respond: {group.what}: {group.nodes}"
             yield {"level": "error", "message": _message(text)}

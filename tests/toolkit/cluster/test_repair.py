@@ -69,7 +69,9 @@ def carried_out(
     report = Report({"arguments": []}, ())
     monkeypatch.setattr(transport, "way_to", lambda *_: Way("asks", nodes.query))
     monkeypatch.setattr(ReachedNodes, "judge", lambda *_: report)
-    monkeypatch.setattr(repair, "carry_out", lambda *_, **__: Report({"arguments": []}, (), repairs=tuple(here)))
+    monkeypatch.setattr(
+        repair, "carry_out", lambda *_, **__: Report({"arguments": []}, (), repairs=tuple(here))
+    )
     monkeypatch.setattr(cluster_repair, "place_parcel", lambda *_: Parcel(b"", {}))
     monkeypatch.setattr(cluster_repair, "repair_parcel", lambda *_, **__: Parcel(b"", {"repair": {}}))
     collection = Collection((), {EnvironmentPlace: mine})

@@ -139,6 +139,9 @@ def test_silenced_errors_and_files_that_could_not_be_checked_are_reported(repo: 
         {
             "level": "error",
             "message": {"text": "jobs/run.sh: NOT CHECKED: no verl was found; 2 errors silenced (PY104)"},
+            "locations": [
+                {"physicalLocation": {"artifactLocation": {"uri": "jobs/run.sh", "uriBaseId": "%SRCROOT%"}}}
+            ],
         },
     ]
 
