@@ -244,8 +244,8 @@ def _per_file_ignores(path: Path, value: Any) -> dict[str, dict[str, Ignore]]:
 
 
 def _ignores(path: Path, value: Any, key: str = "ignore") -> dict[str, Ignore]:
-    until = date.today() + _USUAL  # noqa: DTZ011 - a day of the user's calendar
-    example = f'{{ reason = "shared cluster, see OPS-12", until = {until} }}'
+    end = date.today() + _USUAL  # noqa: DTZ011 - a day of the user's calendar
+    example = f'{{ reason = "shared cluster, see OPS-12", until = {end} }}'
     if not isinstance(value, dict):
         raise UsageError(f"{path}: {key} must be a table of codes, for instance RAY104 = {example}")
     ignores = {}

@@ -62,7 +62,7 @@ def _lacks_script(state: LaunchState, name: str, walk: Walk, call: Call) -> bool
     )
     unsure = state.installs or walk.unread or call.doubts > 0 or searches
     known = state.bin != "" and not (
-        unsure or walk.presence.may_be_exported(name) or walk.presence.may_have_brought(name, before=call)
+        unsure or walk.programs.may_be_exported(name) or walk.programs.may_have_brought(name, before=call)
     )
     return (
         known

@@ -90,8 +90,8 @@ class LaunchReader(LaunchState):
     def walk(self, scope: Scope, path: str) -> Walk:
         """Return a walk through one file, not yet begun."""
         walk = Walk(scope, self.load, path, COMMANDS, creates=self.creates, is_of_windows=self.is_of_windows)
-        walk.presence.is_here, walk.presence.bin = self.is_here, self.bin
-        scope.is_empty = lambda name: self.is_empty(name) and not walk.presence.may_have_called_functions()
+        walk.start.is_here, walk.start.bin = self.is_here, self.bin
+        scope.is_empty = lambda name: self.is_empty(name) and not walk.programs.may_have_called_functions()
         if self.is_there is not None:
             scope.finds = lambda pattern: _finds(pattern, scope.state.cwd)
         scope.printed = printed(walk)
@@ -273,8 +273,8 @@ class LaunchReader(LaunchState):
         if "bash" in base_names(unwrap(call.argv).names):
             inner.state.functions |= inner.exported
         inner.piped = program.read if program.read is not None and text != program.read.text else None
-        inner.presence.is_login = walk.presence.may_have_called_functions()
-        inner.presence.is_batch = walk.presence.is_batch or are_elsewhere(self.around)
+        inner.start.is_login = walk.programs.may_have_called_functions()
+        inner.start.is_batch = walk.start.is_batch or are_elsewhere(self.around)
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         inner.script(text, line)
         before = len(self.programs)
@@ -298,7 +298,7 @@ class LaunchReader(LaunchState):
             inner, waiting = self.sessions[program.session]
         else:
             inner = self.walk(Scope(self.of_shell(call)), first.path)
-            inner.presence.is_login = True
+            inner.start.is_login = True
             inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         whole, newline, rest = (waiting + (program.text or "")).rpartition("\n")
         self.sessions[program.session] = inner, rest

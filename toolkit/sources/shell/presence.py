@@ -1,221 +1,50 @@
-"""What a script needs and certainly lacks where it runs.
-
-Files and folders, programs, and functions of the user's shell.
-"""
+"""Files and folders that a script needs and certainly lacks where it runs."""
 
 from __future__ import annotations
 
 import glob
-import itertools
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from verl_doctor.toolkit.sources.shell.found import Argument, Call
-from verl_doctor.toolkit.sources.shell.made_files import ANYWHERE, MadeFiles, leads_to
-from verl_doctor.toolkit.sources.shell.outcome import is_query
+from verl_doctor.toolkit.sources.shell.called_programs import (
+    BRINGS,
+    CHANGES,
+    CHANGES_NONE,
+    INSTALLS_NONE,
+    called_programs,
+)
+from verl_doctor.toolkit.sources.shell.found import Argument
+from verl_doctor.toolkit.sources.shell.made_files import MadeFiles, leads_to
 from verl_doctor.toolkit.sources.shell.scope import Scope
-from verl_doctor.toolkit.sources.shell.state import OPTIONS
+from verl_doctor.toolkit.sources.shell.start import Start
 
-# Commands that are functions of the user's shell, also where a program has the same name, because they change
-# variables.
-_FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
-# Those that scripts do not have unless the shell that starts them exports them, or a program has the name.
-_NOT_EXPORTED = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba"})
-# What bash has itself (`compgen -bk`), besides the commands that are followed.
-_OF_BASH = frozenset(
-    {
-        ".",
-        ":",
-        "[",
-        "alias",
-        "bg",
-        "bind",
-        "break",
-        "builtin",
-        "caller",
-        "cd",
-        "command",
-        "compgen",
-        "complete",
-        "compopt",
-        "continue",
-        "declare",
-        "dirs",
-        "disown",
-        "echo",
-        "enable",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "false",
-        "fc",
-        "fg",
-        "getopts",
-        "hash",
-        "help",
-        "history",
-        "jobs",
-        "kill",
-        "let",
-        "local",
-        "logout",
-        "mapfile",
-        "popd",
-        "printf",
-        "pushd",
-        "pwd",
-        "read",
-        "readarray",
-        "readonly",
-        "return",
-        "set",
-        "shift",
-        "shopt",
-        "source",
-        "suspend",
-        "test",
-        "times",
-        "trap",
-        "true",
-        "type",
-        "typeset",
-        "ulimit",
-        "umask",
-        "unalias",
-        "unset",
-        "wait",
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "case",
-        "esac",
-        "for",
-        "select",
-        "while",
-        "until",
-        "do",
-        "done",
-        "in",
-        "function",
-        "time",
-        "{",
-        "}",
-        "!",
-        "[[",
-        "]]",
-        "coproc",
-    }
-)
-# Programs that change no files but those that their output goes to.
-_CHANGES_NONE = frozenset(
-    {
-        "ls",
-        "date",
-        "hostname",
-        "nvidia-smi",
-        "whoami",
-        "id",
-        "uname",
-        "nproc",
-        "lscpu",
-        "free",
-        "df",
-        "du",
-        "which",
-        "dirname",
-        "basename",
-        "realpath",
-        "readlink",
-        "seq",
-        "sleep",
-        "cat",
-        "head",
-        "tail",
-        "wc",
-        "grep",
-        "ps",
-        "printenv",
-        "mkdir",
-    }
-)
-# And those that bring no other program.
-_BRINGS_NONE = _CHANGES_NONE | {
-    "chmod",
-    "cut",
-    "expr",
-    "kill",
-    "pkill",
-    "rm",
-    "rmdir",
-    "sort",
-    "tee",
-    "touch",
-    "tr",
-}
-# And those that put no files where no argument shows it.
-_INSTALLS_NONE = _BRINGS_NONE | {"lspci", "nvcc", "ray", "sysctl"}
-_CHANGES = re.compile(r"\b(?:rm|rmdir|mv|cp|ln|touch|find|tar|unzip|rsync|git|python\S*|(?:ba|z|da)?sh)\b|>")
 # Python's `glob` reads these as bash does; all else depends on bash's options.
 _PLAIN_PATTERN = re.compile(r"(?:[^\[\]*?()!^\\]|\*(?!\*)|\?|\[[\w,-]+\])+")
 _OF_PATTERNS = ("nullglob", "failglob", "dotglob", "nocaseglob", "extglob", "globstar", "noglob")
-_BRINGS = re.compile(
-    r"\b(?:(?:ba|z|da)?sh|curl|wget|tar|unzip|apt\S*|yum|dnf|zypper|apk|pip\w*|uvx?|make|ln|cp|mv"
-    r"|install|git|python\S*|PATH)\b"
-)
-# It is started in another shell, on another machine.
-_BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|COBALT|OAR|MSUB|NQSV|QSUB|PJM|\$|[ \t]*flux:)[ \t]", re.MULTILINE)
-_LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
-# A shell that expands the aliases of a script: one that is called as `sh`, or is interactive.
-_EXPANDS = re.compile(r"#!.*(?:\b(?:da|k)?sh\b|\bbash\b.*\s(?:-\w*i|--posix|-O))")
 _OF_MACHINES = re.compile(
     r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
 )
 _INSTALLED = re.compile(r"/(?:opt|usr|etc)/")  # nothing is put there while a job waits
 _SHALLOW = 2  # the parts of `/tmp`: such a folder is nobody's own
 _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
-_HEADER = re.compile(r"#!.*\b(?:ba|da|k)?sh((?:[ \t]+-\w+)+)")
-
-
-def options_of_header(source: str) -> set[str]:
-    """Return the letters of the options of `set` in the first line of a script: `#!/bin/bash -ea`."""
-    header = _HEADER.match(source)
-    return {letter for letter in header[1] if letter in OPTIONS} if header else set()
 
 
 @dataclass
 class Presence:
-    """What is there for certain, and what is not.
+    """Which files and folders exist for certain, and which do not.
 
-    `is_there` is None if the script runs on another machine: nothing is certain then.
-
-    `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script.
-    `expands_aliases`: its shell does. `is_here`: the job runs on this machine. `bin` is the folder of the
-    job's interpreter. `absent` states what the last test looked for and what does not exist. `unread` is what
-    could not be followed.
+    `is_there` is None if the script runs on another machine: nothing is certain then. `absent` states what
+    the last test looked for and what does not exist.
     """
 
     scope: Scope
     files: MadeFiles
-    unread: list[str]
+    start: Start
     is_there: Callable[[str], bool] | None = None
-    is_login: bool = False
-    is_batch: bool = False
-    is_here: bool = False
-    expands_aliases: bool = False
-    bin: str = ""
     absent: str = field(default="", init=False)
-
-    def read_header(self, source: str) -> None:
-        """Take from the text of a script how it is started."""
-        self.is_login = self.is_login or _LOGIN.match(source) is not None
-        self.is_batch = self.is_batch or _BATCH.search(source) is not None
-        self.expands_aliases = self.expands_aliases or _EXPANDS.match(source) is not None
 
     def is_gone(self, path: str) -> bool:
         """Return whether a file or folder does not exist on this machine, whatever the script has made."""
@@ -245,7 +74,7 @@ class Presence:
         path = self._whole(folder)
         filled = [place for _, place in self.files.made if place != path and leads_to(place, path)]
         unknown = not self._cwd or self.is_there is None or self.is_of_machine(folder) or any(filled)
-        if unknown or not _programs(self.files.calls) <= _CHANGES_NONE:
+        if unknown or not called_programs(self.files.calls) <= CHANGES_NONE:
             return None
         return self.scope.finds(f"{glob.escape(path)}/*{text}*")
 
@@ -286,7 +115,7 @@ class Presence:
             return False
         if self.may_have_installed(path):
             return True
-        known = self.is_here and not self.is_batch and _INSTALLED.match(str(path))
+        known = self.start.is_here and not self.start.is_batch and _INSTALLED.match(str(path))
         if known or _is_below(path, self._home):
             return False
         top = str(Path(*path.parts[:2]))
@@ -307,84 +136,13 @@ class Presence:
             else ""
         )
 
-    def not_found(self, name: str | None) -> str:
-        """Return bash's error for a command of the user's shell that this script lacks; "" for all others."""
-        if name is None or name not in _NOT_EXPORTED or self.is_batch or self.unread or self.is_there is None:
-            return ""
-        if self.may_be_exported(name) or self.may_have_brought(name):
-            return ""
-        folders = self._search_path()
-        known = any(folders) and not self._is_in(folders, name)
-        return f"{name}: command not found" if known else ""
-
-    def spaced_assignment(self, argv: Sequence[Argument]) -> str:
-        """Return bash's error for an assignment with a space before its sign; "" for all other commands.
-
-        Bash takes the name for a program.
-        """
-        name, sign = argv[0].text or "", argv[1].text if len(argv) > 1 else None
-        state = self.scope.state
-        may_be_found = "PATH" in state.variables or "command_not_found_handle" in state.functions
-        is_name = name.isascii() and name.isidentifier()
-        if sign is None or not sign.startswith("=") or not is_name or may_be_found:
-            return ""
-        return self._unless_known(name)
-
-    def only_an_alias(self, name: str | None) -> str:
-        """Return bash's error for a name that the script gives only to an alias.
-
-        Bash does not expand aliases in scripts. "" for all other names.
-        """
-        if name not in self.scope.state.unexpanded or name is None or self.is_there is None or self.unread:
-            return ""
-        if self.expands_aliases or self.is_login or self.may_be_exported(name) or self.may_have_brought(name):
-            return ""
-        return self._unless_known(name)
-
-    def _unless_known(self, name: str) -> str:
-        """Return bash's error for a name that neither bash nor the search path has; "" for all others."""
-        folders = (*filter(None, [self.bin]), *self._search_path())
-        return "" if name in _OF_BASH or self._is_in(folders, name) else f"{name}: command not found"
-
-    def may_have_called_functions(self) -> bool:
-        """Return whether a command so far may be a function of the user's shell.
-
-        It may set any variable (`module load`).
-        """
-        folders = self._search_path()
-
-        def is_program(name: str | None) -> bool:
-            if name is None or name in _FUNCTIONS:
-                return False
-            return "/" in name or self.is_there is None or self._is_in(folders, name)
-
-        return self.is_login or not all(is_program(name) for name in _programs(self.files.calls))
-
-    def lacks_program(self, name: str, commands: Container[str]) -> bool:
-        """Return whether this machine, on which the job runs, certainly has no such program.
-
-        `commands` are the shell's own.
-        """
-        if not self.is_here or self.is_there is None or "/" in name or self.is_batch or self.unread:
-            return False
-        if name in _OF_BASH or name in commands or name in self.scope.state.functions:
-            return False
-        if self.may_be_exported(name) or self.may_have_called_functions() or self.may_have_brought(name):
-            return False
-        return self.bin != "" and not self._is_in((self.bin, *self._search_path()), name)
-
-    def may_be_exported(self, name: str) -> bool:
-        """Return whether the shell that starts the script may give it a function of this name."""
-        environ = self.scope.state.environ
-        return "BASH_ENV" in environ or any(key.startswith(f"BASH_FUNC_{name}") for key in environ)
-
     def may_match_others(self, pattern: str) -> bool:
         """Return whether a pattern may match other files when the script runs."""
         folder = pattern.rpartition("/")[0]
         path = self._whole(folder)
         unknown = not self._cwd or glob.has_magic(folder) or self.is_of_machine(path)
-        changed = not _programs(self.files.calls) <= _CHANGES_NONE or any(
-            _CHANGES.search(script) for script in self.files.substituted
+        changed = not called_programs(self.files.calls) <= CHANGES_NONE or any(
+            CHANGES.search(script) for script in self.files.substituted
         )
         return unknown or changed or not self.is_plain(pattern) or self.files.may_have_made(path)
 
@@ -397,26 +155,6 @@ class Presence:
         }
         return usual and not self.scope.is_zsh and _PLAIN_PATTERN.fullmatch(pattern) is not None
 
-    def may_have_brought(self, name: str, before: Call | None = None) -> bool:
-        """Return whether the script may have made available a command that the starting shell lacks.
-
-        It may have done so `before` a call. The starting shell is the one that starts the script.
-        """
-        state = self.scope.state
-        if "PATH" in state.variables or state.aliases or "command_not_found_handle" in state.functions:
-            return True
-        calls = self._calls(before)
-        return (
-            not all(
-                program is not None and Path(program).name in _BRINGS_NONE for program in _programs(calls)
-            )
-            or any(_BRINGS.search(script) for script in self.files.substituted)
-            or any(
-                number <= len(calls) and (place == ANYWHERE or Path(place).name == name)
-                for number, place in self.files.made
-            )
-        )
-
     def may_have_installed(self, path: Path) -> bool:
         """Return whether a program so far may have put this where no argument shows it.
 
@@ -426,17 +164,8 @@ class Presence:
         home = _is_below(path, self._home) and not any(_is_below(path, folder) for folder in own)
         if not home and not _INSTALLED.match(str(path)):
             return False
-        names = {None if name is None else Path(name).name for name in _programs(self.files.calls)}
-        return not names <= _INSTALLS_NONE or any(_BRINGS.search(script) for script in self.files.substituted)
-
-    def _calls(self, before: Call | None = None) -> list[Call]:
-        return list(itertools.takewhile(lambda call: call is not before, self.files.calls))
-
-    def _is_in(self, folders: Iterable[str], name: str) -> bool:
-        return self.is_there is not None and any(self.is_there(f"{folder}/{name}") for folder in folders)
-
-    def _search_path(self) -> list[str]:
-        return self.scope.state.environ.get("PATH", "").split(os.pathsep)
+        names = {None if name is None else Path(name).name for name in called_programs(self.files.calls)}
+        return not names <= INSTALLS_NONE or any(BRINGS.search(script) for script in self.files.substituted)
 
     def _whole(self, name: str) -> str:
         return os.path.normpath(Path(self._cwd, name))
@@ -457,8 +186,3 @@ class Presence:
 
 def _is_below(path: Path, folder: Path) -> bool:
     return len(folder.parts) > _SHALLOW and path.is_relative_to(folder)
-
-
-def _programs(calls: Iterable[Call]) -> set[str | None]:
-    """Return the names of the programs that were called, without those that only look for a program."""
-    return {call.argv[0].text for call in calls if not is_query([word.text for word in call.argv])}

@@ -115,7 +115,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         ):
             return None
         if words[0] != "ls":
-            return "" if walk.presence.lacks_program(words[0], BUILTINS) else None
+            return "" if walk.programs.lacks_program(words[0], BUILTINS) else None
         names = [word for word in words[1:] if not word.startswith("-")]
         lacking = (
             walk.state.cwd and not walk.presence.is_of_machine(name) and walk.presence.has_no(name)

@@ -21,8 +21,8 @@ def note_unbound(walk: Walk, node: Simple, argv: Sequence[Argument] = ()) -> Non
     starts = any(argument.text == "-m" for argument in argv)
     required = [(name, "unbound variable") for name in walk.scope.unset if walk.state.option("nounset")]
     for name, message in (*required, *walk.scope.needed):
-        by_others = is_set_by_others(name) and (name not in _OF_SESSION or walk.presence.is_batch)
-        called = walk.presence.may_have_called_functions()
+        by_others = is_set_by_others(name) and (name not in _OF_SESSION or walk.start.is_batch)
+        called = walk.programs.may_have_called_functions()
         certain = not (walk.conditions or walk.unread or by_others or called)
         if certain:
             whole, extended = not walk.apart_of or starts, name if _sets(node, name) else ""

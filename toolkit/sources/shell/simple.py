@@ -104,7 +104,7 @@ def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     for_this = walk.variables.of_command(node.assignments)
     if name_queried := queried(walk, node):
         searches = any(entry.name == "PATH" for entry in for_this)
-        lacks = not searches and walk.presence.lacks_program(name_queried, BUILTINS)
+        lacks = not searches and walk.programs.lacks_program(name_queried, BUILTINS)
         walk.presence.absent = f"{name_queried} is not on the PATH" if lacks else ""
         walk.guards = False if lacks else None
         walk.without = None
@@ -131,7 +131,7 @@ def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
 def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[EnvironmentChange]) -> None:
     """Note the call of another program. `for_this` are the variables set for it alone."""
     name, state = argv[0].text, walk.state
-    if message := walk.presence.spaced_assignment(argv):
+    if message := walk.programs.spaced_assignment(argv):
         walk.missing(node.line, message, "blank", name or "")
         state.status = False
         return
@@ -150,7 +150,7 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
         walk.beside > 0,
     )
     printed = printed_by(walk, node, argv)
-    if alias := walk.presence.only_an_alias(name):
+    if alias := walk.programs.only_an_alias(name):
         if not walk.conditions and not walk.tested:
             whole = walk.exits_on_error and not walk.apart_of
             message = (
@@ -158,7 +158,7 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
             )
             walk.stops.append(Stop(walk.path, node.line, message, whole, hurdle="alias", name=name or ""))
         state.status = False
-    if message := walk.presence.not_openable(argv) or walk.presence.not_found(name):
+    if message := walk.presence.not_openable(argv) or walk.programs.not_found(name):
         walk.missing(node.line, message)
         state.status = False
     if len(argv) == 1 and name == "exec" and (gone := walk.presence.first_without_folder(written)):

@@ -20,8 +20,10 @@ from verl_doctor.toolkit.sources.shell.found import Call, Lines, Stop
 from verl_doctor.toolkit.sources.shell.hurdle import Hurdle
 from verl_doctor.toolkit.sources.shell.made_files import MadeFiles
 from verl_doctor.toolkit.sources.shell.parse import parse
-from verl_doctor.toolkit.sources.shell.presence import Presence, options_of_header
+from verl_doctor.toolkit.sources.shell.presence import Presence
+from verl_doctor.toolkit.sources.shell.programs import Programs
 from verl_doctor.toolkit.sources.shell.scope import Scope
+from verl_doctor.toolkit.sources.shell.start import Start, options_of_header
 from verl_doctor.toolkit.sources.shell.state import OPTIONS, Functions, ShellState, agreed
 from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
@@ -70,11 +72,12 @@ class Walk:
     `load` returns the text of a file, or None when unreadable; `followers` follow each kind of command.
 
     `scope.state` is the state of the shell that is being followed, `frames` what encloses the current
-    command. `files` are those that the script makes, `creates` yields those of a program; `presence` is what
-    it certainly lacks. `stops` are what bash refuses for certain. `steps` are the commands that were
-    followed, with what copies of states take. `tested` counts the enclosing places at which a command's
-    failure is handled, `ending` those of them at which the script ends then, `apart_of` the subshells,
-    `beside` those that run in the background. `previous` is whether the command before this one succeeded.
+    command. `files` are those that the script makes, `creates` yields those of a program. `start` is how it
+    is started, `presence` and `programs` are what it certainly lacks. `stops` are what bash refuses for
+    certain. `steps` are the commands that were followed, with what copies of states take. `tested` counts the
+    enclosing places at which a command's failure is handled, `ending` those of them at which the script ends
+    then, `apart_of` the subshells, `beside` those that run in the background. `previous` is whether the
+    command before this one succeeded.
 
     `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what
     the last test results in if the file `presence.absent`, which does not exist, still does not then: no
@@ -97,7 +100,9 @@ class Walk:
     frames: list[Frame] = field(default_factory=list)
     sourcing: list[str] = field(default_factory=list)
     files: MadeFiles = field(init=False)
+    start: Start = field(default_factory=Start)
     presence: Presence = field(init=False)
+    programs: Programs = field(init=False)
     variables: Variables = field(init=False)
     conditions: int = 0
     depth: int = 0
@@ -119,7 +124,8 @@ class Walk:
     def __post_init__(self) -> None:
         self.scope.source = lambda: self.path
         self.files = MadeFiles(self.calls, self.load)
-        self.presence = Presence(self.scope, self.files, self.unread)
+        self.presence = Presence(self.scope, self.files, self.start)
+        self.programs = Programs(self.presence, self.start, self.unread)
         self.variables = Variables(self.scope, lambda: self.conditions > 0)
 
     @property
@@ -133,10 +139,10 @@ class Walk:
 
     def script(self, source: str, line: int = 1) -> None:
         """Follow the text of a script whose first line has this number."""
-        self.presence.read_header(source)
+        self.start.read_header(source)
         for letter in options_of_header(source):
             # `bash run.sh` does not read that line; a batch system does.
-            self.state.options[OPTIONS[letter]] = True if self.presence.is_batch else None
+            self.state.options[OPTIONS[letter]] = True if self.start.is_batch else None
         for name in _DESCRIPTOR.findall(source):
             self.state.variables.setdefault(name, None)
         try:
@@ -314,7 +320,7 @@ class Walk:
     def missing(self, line: int, message: str, hurdle: Hurdle = "", name: str = "") -> None:
         """Note a command that certainly fails: it ends the script under `set -e`, else its list."""
         is_here = self.presence.is_there is not None
-        if is_here and not self.conditions and not self.presence.may_have_called_functions():
+        if is_here and not self.conditions and not self.programs.may_have_called_functions():
             whole = self.exits_on_error and not self.apart_of
             if whole or self.tested or self.apart_of:
                 self.stops.append(Stop(self.path, line, message, whole, hurdle=hurdle, name=name))
