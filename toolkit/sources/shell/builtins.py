@@ -254,7 +254,7 @@ def _eval(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         if not any(isinstance(part, Substitution) for part in below(node.words)):  # `eval "$(conda ...)"`
             walk.variables.forget()
     else:
-        walk.inner(" ".join(word or "" for word in words), walk.path, None)
+        walk.inner(" ".join(word or "" for word in words), walk.path, None, node.line)
 
 
 def _read(walk: Walk, node: Simple, argv: list[Argument]) -> None:

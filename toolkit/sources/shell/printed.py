@@ -23,6 +23,7 @@ _READLINK = (
     ["realpath", "-e"],
     ["realpath", "-m"],
 )
+_FINDS = (["which"], ["command", "-v"], ["type", "-P"])
 _ELSEWHERE = re.compile(r"(?<!\d)1?>&")  # standard output goes to another stream
 
 _MERGES = re.compile(r"2>&1|&>|\|&")  # errors go into the pipe, too
@@ -85,6 +86,8 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             path = os.path.normpath(Path(cwd, known[1]))
             text = None if walk.files.may_have_made(path) or walk.files.has_written(path) else walk.load(path)
             return None if text is None or any(secrets_in(text)) else text
+        if known[:-1] in _FINDS:
+            return "" if walk.programs.lacks_program(known[-1], BUILTINS) else walk.programs.place(known[-1])
         if known[0] == "date":
             return _time(known[1:])
         if known[0] == "echo" and not any(word.startswith("-") or "\\" in word for word in known[1:]):

@@ -128,6 +128,18 @@ class Programs:
             return False
         return self.start.bin != "" and not self._is_in((self.start.bin, *self._search_path()), name)
 
+    def place(self, name: str) -> str | None:
+        """Return the path of the program that a call of this name certainly starts; None if it may differ."""
+        unsure = (
+            not self.start.is_here or self.start.is_batch or self.unread or "/" in name or name in _OF_BASH
+        )
+        if unsure or self.may_be_exported(name) or self.may_have_called_functions():
+            return None
+        if name in self.presence.scope.state.functions or self.may_have_brought(name):
+            return None
+        folders = (*filter(None, [self.start.bin]), *self._search_path())
+        return next((f"{folder}/{name}" for folder in folders if self._is_in([folder], name)), None)
+
     def may_be_exported(self, name: str) -> bool:
         """Return whether the shell that starts the script may give it a function of this name."""
         environ = self.presence.scope.state.environ

@@ -330,8 +330,8 @@ class Walk:
         names = expanded(targets, self.scope, self.path)
         self.files.write(names, self.state.cwd, None if self.conditions else printed)
 
-    def inner(self, source: str, path: str, arguments: list[str | None] | None) -> None:
-        """Follow another text in this shell: a sourced file, an evaluated string."""
+    def inner(self, source: str, path: str, arguments: list[str | None] | None, line: int = 1) -> None:
+        """Follow another text in this shell: a sourced file, or an evaluated string that begins on a line."""
         if self.depth >= DEEPEST:
             return
         before, here = self.state.arguments, self.path
@@ -339,7 +339,7 @@ class Walk:
             self.state.arguments = arguments
         self.path = path
         self.depth += 1
-        nodes = parse(source)
+        nodes = parse(source, line)
         if arguments is None:
             self.nodes(nodes)
         else:

@@ -590,3 +590,30 @@ def test_function_that_another_bash_gets(tmp_path: Path, export: str, found: boo
 def test_first_round_of_a_loop_that_ends_at_a_failure(tmp_path: Path, after: str, first: str | None) -> None:
     script = f"for r in 1e-6, 5e-7; do\n  {START} a=1 r=$r {after}\ndone"
     assert words_of(read(tmp_path, script)) == ["a=1", first]
+
+
+@pytest.mark.parametrize(
+    "start", ["$PY -u -m verl.trainer.main_ppo", '"$PY" -m verl.trainer.main_ppo', '"$PY" -uB train.py']
+)
+def test_program_whose_path_is_looked_up_may_be_python(tmp_path: Path, start: str) -> None:
+    (tmp_path / "train.py").write_text("from verl.trainer.main_ppo import main\nmain()\n")
+    found = read(tmp_path, f"PY=$(which python3)\n{start} a=1\n")
+    assert words_of(found) == ["a=1"]
+
+
+@pytest.mark.parametrize("search", ["which", "command -v", "type -P"])
+def test_path_of_a_program_is_that_on_the_machine_of_the_job(tmp_path: Path, search: str) -> None:
+    program = tmp_path / "env" / "bin" / "python3"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    script = f'PY=$({search} python3)\n[ -n "$({search} uv)" ] || {START} a=$PY\n'
+    found = read(tmp_path, script, has_gpus=True, bin_folder=str(program.parent))
+    assert words_of(found) == [f"a={program}"]
+    script = f"export PATH=/own:$PATH\n{script}"
+    assert words_of(read(tmp_path, script, has_gpus=True, bin_folder=str(program.parent))) == [None]
+
+
+def test_words_of_an_evaluated_text_are_placed_at_its_line(tmp_path: Path) -> None:
+    found = read(tmp_path, f'CMD="{START} a=1"\n\neval "$CMD"\n')
+    assert found.command
+    assert [word.line for word in found.command.words] == [3]

@@ -39,6 +39,15 @@ _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # what text programs mak
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.(?!py$)[A-Za-z_]\w*)+")
 
 
+def runs_python(words: Sequence[Argument]) -> bool:
+    """Return whether these words behind an unknown program are Python's: `-u -m module`, `train.py`."""
+    own = itertools.takewhile(lambda word: re.fullmatch(r"-[BdEIOPqsSuvx]+", word.text or ""), words)
+    after = words[len(list(own)) :]
+    return len(after) > 0 and (
+        (after[0].text == "-m" and len(after) > 1) or (after[0].text or "").endswith(".py")
+    )
+
+
 def behind_python(words: list[Argument]) -> tuple[PythonProgram | None, list[Argument]]:
     """Parse the words behind `python`: `-m module ...`, `script.py ...`, a launcher's module.
 

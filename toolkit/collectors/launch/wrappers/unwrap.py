@@ -27,6 +27,7 @@ from verl_doctor.toolkit.collectors.launch.wrappers.programs import (
 from verl_doctor.toolkit.collectors.launch.wrappers.python_words import (
     behind_python,
     launched_by,
+    runs_python,
     safe_path,
     spawned_by_text,
     started_by_text,
@@ -106,8 +107,8 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
         if name in _OUTLIVED:
             outlives = True
             limits.clear()
-        if rest[0].text is None and len(rest) > 2 and rest[1].text == "-m":
-            program, rest = behind_python(rest[1:])  # `$PYTHON -m module`
+        if rest[0].text is None and runs_python(rest[1:]):
+            program, rest = behind_python(rest[1:])
             break
         if name == "env":
             rest = behind_env(rest[1:], assigned, dropped, entered)
