@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ def entries_by_file() -> dict[str, Entries]:
     return {path.name: entries_of(path.read_text("utf-8")) for path in sorted(folder.glob("*.toml"))}
 
 
-def titles_of(family: str) -> dict[str, str]:
+@functools.cache  # for the pages of all rules
+def titles_of(family: str) -> Mapping[str, str]:
     """Return the codes of this family that signatures have, sorted, each with its title.
 
     Of a code with several faults, `group` states what they have in common.

@@ -266,7 +266,7 @@ def of_code(code: str) -> tuple[Signature, ...]:
     return tuple(signature for signature in signatures() if signature.code == code)
 
 
-def of_logs_alone() -> dict[str, str]:
+def of_logs_alone() -> Mapping[str, str]:
     """Return the codes of the faults that no rule finds, sorted, with their titles."""
     return titles_of(OF_LOGS)
 
