@@ -256,6 +256,16 @@ def test_split_command_is_joined(tmp_path: Path, before: str, after: str) -> Non
     assert change.after.decode() == after.format(mark=Marker().comment("CFG104"))
 
 
+def test_text_that_a_script_writes_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    note = "cat > note <<'EOF'\ntrain \\ \n  a.b=1 \\\n  # why\n  c.d=2\nEOF\n"
+    path.write_text(f"{note}train \\ \n  a.b=1\n")
+    finding = Finding("cut", Evidence("x"), Location(str(path), 8))
+    (change,) = joined_lines.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    assert change.after.decode() == f"{note}# train \\  {Marker().comment('CFG104')}\ntrain \\\n  a.b=1\n"
+
+
 def test_backslash_that_is_missing_is_added(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     lines = "  trainer.nnodes=1\n  trainer.total_epochs=2 \\\n  trainer.total_training_steps=3\n"
@@ -279,6 +289,10 @@ def test_backslash_that_is_missing_is_added(tmp_path: Path) -> None:
         "train a.b=1 # one\n  c.d=2 \\\n  e.f=3\n",
         "train a.b=1\nc_d=2 \\\n  e.f=3\n",
         "train a.b=1\n\n  c.d=2\n",
+        "export A=1\n  c.d=2 \\\n  e.f=3\n",
+        "if true; then\n  train\nfi\n  c.d=2 \\\n  e.f=3\n",
+        "for i in 1; do\n  train\ndone\n  c.d=2 \\\n  e.f=3\n",
+        "cat <<'X'\ntrain a.b=1\n  c.d=2\nX\n",
     ],
 )
 def test_line_that_may_end_there_gets_no_backslash(tmp_path: Path, script: str) -> None:
