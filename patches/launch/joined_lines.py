@@ -49,9 +49,9 @@ def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list
 def _joined(lines: Sequence[str], comment: str, at: int | None = None) -> Iterator[str]:
     """Yield the lines with each command in one piece. What interrupted it is kept as a comment above it.
 
-    Texts stay as they are, unless the command `at` this line (from 1) is in one itself, as in `bash -c "..."`.
+    Texts stay as they are, unless the command `at` this line (from 1) is in one, as in `bash -c "..."`.
     """
-    everywhere = bool(at) and at <= len(lines) and is_within_a_text(lines, at)
+    everywhere = at is not None and 0 < at <= len(lines) and is_within_a_text(lines, at)
     command: list[str] = []
     kept: list[str] = []
     for number, line in enumerate(lines):

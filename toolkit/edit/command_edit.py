@@ -186,7 +186,7 @@ def _count(node: Any, added: Any) -> int:
 
 
 def _precedes(node: Any, added: Any, lines: range) -> bool:
-    """Return whether an added command stands right before the one that begins on these lines, or its block."""
+    """Return whether an added command stands right before the one on these lines, or before its block."""
     if not isinstance(node, tuple):
         parts = (getattr(node, field.name) for field in fields(node)) if is_dataclass(node) else ()
         return any(_precedes(part, added, lines) for part in parts)
