@@ -20,6 +20,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Command, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Rewrite, Subject, check
+from verl_doctor.toolkit.sources.shell.syntax import every_word
 from verl_doctor.toolkit.text import closest, listed
 
 _FEW = 8  # options of a group that a sentence names
@@ -47,6 +48,7 @@ _OPTION = re.compile(r"--config_(?:name|path|dir)(?==|$)")
 _OF_A_VARIABLE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=[\w./-]*\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})[\w./-]*")
 _BRACES = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=\{[\w.:,+-]+\}")
 _LAST_COMMA = re.compile(r",\s*([\]}])$")
+_SETTING = re.compile(r"(?<!\S)(?:\+{0,2}|~)[A-Za-z_][\w.@/]*=")
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _QUOTES = "\u2018\u2019\u201c\u201d"
 _TYPOGRAPHIC = str.maketrans("\u2010\u2011\u2012\u2013\u2014\u2212" + _QUOTES, "------" + "''" + '""')
@@ -167,7 +169,9 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
     """
     split = _split_words(launch)
     yield from _split_findings(split)
-    of_split = {(word.path, word.line, word.text) for words in split for word in words}
+    in_one = _in_one_word(launch)
+    yield from map(_in_one_finding, in_one)
+    of_split = {(word.path, word.line, word.text) for words in (*split, in_one) for word in words}
     for index, word in enumerate(configuration.overrides):
         if (word.path, word.line, word.text) in of_split:
             continue
@@ -262,6 +266,29 @@ def _split_findings(split: Iterable[Sequence[Word]]) -> Iterator[Finding]:
             subject=Subject("setting", written.partition("=")[0].lstrip("+"), written),
             fix="word-quoted",
         )
+
+
+def _in_one_word(launch: Launch | Unknown) -> list[Word]:
+    """Return the words of the command that are several settings, since `"$*"` passes them all as one."""
+    command = None if isinstance(launch, Unknown) else launch.command
+    words = command.words if command else ()
+    return [
+        word
+        for word in words
+        if "*" in word.written and every_word(word.written) and len(_SETTING.findall(word.text or "")) > 1
+    ]
+
+
+def _in_one_finding(word: Word) -> Finding:
+    meant = every_word(word.written)
+    return Finding(
+        f"{word.written} passes {len(_SETTING.findall(word.text or ''))} settings as one word",
+        Evidence(found=word.text or "", wanted=meant),
+        location=Location(word.path, word.line),
+        remedy=f"write {meant} in its place",
+        subject=Subject("setting", word.written, word.written),
+        fix="every-word-passed",
+    )
 
 
 def _passed_on(launch: Launch | Unknown) -> Iterator[Finding]:

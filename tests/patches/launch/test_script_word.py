@@ -16,6 +16,7 @@ from verl_doctor.checks.configuration.override_not_understood import override_no
 from verl_doctor.checks.configuration.overrides_cut_off import overrides_cut_off
 from verl_doctor.checks.shared.configuration import TREE
 from verl_doctor.checks.shared.corrections import variable
+from verl_doctor.patches.launch.every_word_passed import every_word_passed
 from verl_doctor.patches.launch.joined_lines import joined_lines
 from verl_doctor.patches.launch.script_module import script_module
 from verl_doctor.patches.launch.script_word import script_word
@@ -49,6 +50,8 @@ def look(path: Path, script: str, check: Check) -> tuple[Launch, list[Finding]]:
     assert read.command
     tree = Configuration("/verl/main_ppo.py", "/verl/config", "ppo_trainer", before=TREE, verl="0.6.1")
     there = with_overrides(tree, read.command.words)
+    if check is overrides_cut_off:
+        return read, list(check.judge(read))
     more = (read,) if check is override_not_understood else FACTS.get(check, ())
     return read, list(check.judge(there, *more))
 
@@ -343,6 +346,44 @@ def test_line_before_another_command_is_not_joined(tmp_path: Path, script: str) 
     path.write_text(script)
     finding = Finding("cut", Evidence("x"), Location(str(path), 1))
     assert isinstance(joined_lines.plan(finding, sources=SourceFiles(), marker=Marker()), Refusal)
+
+
+ARRAY = "ARGS=(trainer.nnodes=1 'trainer.project_name=a b')\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "written", "meant", "check"),
+    [
+        (ARRAY, "$ARGS", '"${ARGS[@]}"', overrides_cut_off),
+        (ARRAY, '"${ARGS}"', '"${ARGS[@]}"', overrides_cut_off),
+        (ARRAY, '"${ARGS[*]}"', '"${ARGS[@]}"', override_not_understood),
+        ("set -- trainer.nnodes=1 'trainer.project_name=a b'\n", '"$*"', '"$@"', override_not_understood),
+    ],
+)
+def test_every_word_of_an_array_is_passed(
+    tmp_path: Path, before: str, written: str, meant: str, check: Check
+) -> None:
+    path = tmp_path / "run.sh"
+    script = f"{before}python3 -m verl.trainer.main_ppo {written} trainer.total_epochs=3\n"
+    _, (finding,) = look(path, script, check)
+    assert (finding.fix, finding.location) == ("every-word-passed", Location(str(path), 2))
+    (change,) = every_word_passed.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    read, findings = look(path, change.after.decode(), check)
+    assert change.after.decode().splitlines()[-1] == script.splitlines()[-1].replace(written, meant)
+    assert findings == []
+    assert read.command
+    assert [word.text for word in read.command.words][:2] == ["trainer.nnodes=1", "trainer.project_name=a b"]
+
+
+@pytest.mark.parametrize(
+    "written", ['"${ARGS[@]}"', "${ARGS[@]}", "${ARGS[*]}", "${ARGS[0]}", "data.x=$ARGS"]
+)
+def test_array_that_is_passed_as_it_should_be_is_left_alone(tmp_path: Path, written: str) -> None:
+    script = f"ARGS=(trainer.nnodes=1 data.y=2)\npython3 -m verl.trainer.main_ppo {written}\n"
+    for check in (overrides_cut_off, override_not_understood):
+        _, findings = look(tmp_path / "run.sh", script, check)
+        assert not any(finding.fix == "every-word-passed" for finding in findings)
 
 
 def test_only_windows_line_endings_are_replaced(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""Fix for CFG103 and CFG104: pass every element of an array, and every argument, as a word of its own."""
+
+from __future__ import annotations
+
+from verl_doctor.patches.shared.edited_files import edited_files
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.edit.word_edit import WordEdit, edited_words
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.shell.syntax import every_word
+
+
+@fix("every-word-passed", repairs=("CFG103", "CFG104"), safety="safe")
+def every_word_passed(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
+    """Pass every element of an array, and every argument, as a word of its own.
+
+    `$ARGS` is the first element alone, and `"${ARGS[*]}"` and `"$*"` are all in one word. `"${ARGS[@]}"` and
+    `"$@"` take their place.
+    """
+    place = finding.location
+    written = finding.subject.detail if finding.subject else ""
+    new = every_word(written)
+    if place is None or not place.line or not new:
+        return Refusal("the finding names no array")
+    edit = WordEdit(place.line, written, (new,))
+    return edited_files(
+        [place.path],
+        sources,
+        lambda path, before: edited_words(before, path, [edit], marker.comment("CFG104")),
+    )
