@@ -85,6 +85,11 @@ def _examples() -> list[Example]:
             "a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"
         ),
         Example("an option", configured("--config=mine"), "Hydra has no option --config"),
+        Example(
+            "a setting in the manner of argparse",
+            configured("--trainer.nnodes", "1"),
+            "Hydra has no option --trainer.nnodes",
+        ),
         Example("interpolations", configured("+trainer.run=${oc.env:USER,me}-${now:%H}-${trainer.nnodes}")),
         Example(
             "a default of the shell's, for a variable that is not known",
@@ -175,9 +180,10 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
     for index, word in enumerate(configuration.overrides):
         if (word.path, word.line, word.text) in of_split:
             continue
-        if _goes_on(configuration.overrides[max(index - 1, 0) : index], word):
+        above = configuration.overrides[max(index - 1, 0) : index]
+        if _goes_on(above, word) or any(_takes(other, word, configuration) for other in above):
             continue
-        explanation = _explanation(word, configuration.overrides[index + 1 :])
+        explanation = _explanation(word, configuration.overrides[index + 1 :], configuration)
         before = configuration.overrides[:index]
         if word.fate == "nothing to delete" and any(other.fate == "not told" for other in before):
             continue  # an unknown word may add the key first
@@ -421,7 +427,9 @@ def _open(word: OverrideWord) -> bool:
     )
 
 
-def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple[str, str] | None:
+def _explanation(
+    word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
+) -> tuple[str, str] | None:
     if following and _open(word) and _goes_on((word,), following[0]):
         return (
             f"{word.text} ends at a space inside a list: the shell splits it into two words",
@@ -435,6 +443,8 @@ def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple
             )
         if word.text.startswith("-"):
             option = word.text.partition("=")[0]
+            if setting := _without_dashes(word, following, configuration):
+                return f"Hydra has no option {option}", f"write {setting}: settings have no dashes in front"
             return (
                 f"Hydra has no option {option}",
                 "its options for configuration files are --config-path, --config-name and --config-dir",
@@ -465,6 +475,11 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration
     if word.fate == "not an override" and (option := _OPTION.match(word.text)):
         dashed = option[0].replace("_", "-")
         return healed("CFG103", reworded(word, f"{dashed}{word.text[option.end() :]}"))
+    if setting := _without_dashes(word, following, configuration):
+        taken = following[:1] if "=" not in word.text else ()
+        corrections = [reworded(word, setting), *(reworded(other, None) for other in taken)]
+        rewrites = tuple(rewrite for found in corrections if found for rewrite in found.rewrites)
+        return healed("CFG103", Correction("", rewrites) if all(corrections) else None)
     if word.fate != "not an override" or word.text.startswith("-"):
         return {}
     if pieces := _cut_apart(word, following, configuration):
@@ -478,6 +493,24 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration
     if equals and value and not set(_APOSTROPHE.sub("", value)) & set("'\"\\"):
         return healed("CFG103", reworded(word, f'{key}="{value}"'))
     return {}
+
+
+def _without_dashes(
+    word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
+) -> str:
+    """The setting that is meant by an option in the manner of argparse: `--KEY=VALUE` or `--KEY VALUE`."""
+    key, equals, value = word.text.removeprefix("--").partition("=")
+    if word.fate != "not an override" or not word.text.startswith("--") or not configuration.has(key):
+        return ""
+    if not equals and following and _takes(word, following[0], configuration):
+        equals, value = "=", following[0].text
+    return f"{key}={value}" if equals else ""
+
+
+def _takes(word: OverrideWord, other: OverrideWord, configuration: Configuration) -> bool:
+    """Whether a word is the value of the option before it: `--KEY VALUE`, for a key of verl."""
+    is_option = word.text.startswith("--") and configuration.has(word.text.removeprefix("--"))
+    return is_option and other.fate == "not an override" and not set(other.text) & set("= \t")
 
 
 def _as_typed(value: str) -> str:

@@ -267,6 +267,12 @@ def test_module_that_is_opened_as_a_file_gets_its_option(
     assert f"\n{start} {new} \\\n  trainer.nnodes=1 \\\n" in after
 
 
+def test_module_with_the_ending_of_its_file_loses_it(tmp_path: Path) -> None:
+    fix, after = repaired(tmp_path, "torchrun -m verl.trainer.sft_trainer.py trainer.nnodes=1\n")
+    assert fix == "script-word"
+    assert after.endswith("\ntorchrun -m verl.trainer.sft_trainer trainer.nnodes=1\n")
+
+
 @pytest.mark.parametrize("name", ["train.py", "./verl_train/main_ppo.py", "mine/trainer.py"])
 def test_source_that_does_not_exist_is_left(tmp_path: Path, name: str) -> None:
     (finding,) = look(tmp_path, f"python3 {name} trainer.nnodes=1 trainer.total_epochs=1\n")[2]

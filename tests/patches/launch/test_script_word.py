@@ -75,6 +75,8 @@ def plan(path: Path, script: str, check: Check) -> tuple[str, list[Change] | Ref
         (config_key_appended_twice, "safe", "'+trainer.nnodes=2'", "'trainer.nnodes=2'"),
         (override_not_understood, "safe", "trainer.logger=[console, wandb]", "trainer.logger='[console, wandb]'"),
         (override_not_understood, "safe", "trainer.total_epochs = 2", "trainer.total_epochs=2"),
+        (override_not_understood, "safe", "--trainer.total_epochs 2", "trainer.total_epochs=2"),
+        (override_not_understood, "safe", "--trainer.total_epochs=2", "trainer.total_epochs=2"),
         (override_not_understood, "safe", "trainer.total_epochs =2", "trainer.total_epochs=2"),
         (override_not_understood, "safe", "trainer.logger='[console'", "trainer.logger='[console]'"),
         (override_not_understood, "safe", "data.train_files=/a/lr=1/x", "data.train_files='\"/a/lr=1/x\"'"),
