@@ -48,6 +48,7 @@ _OPTION = re.compile(r"--config_(?:name|path|dir)(?==|$)")
 _OF_A_VARIABLE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=[\w./-]*\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})[\w./-]*")
 _BRACES = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=\{[\w.:,+-]+\}")
 _LAST_COMMA = re.compile(r",\s*([\]}])$")
+_NO_BREAK = "\u00a0"
 _SETTING = re.compile(r"(?<!\S)(?:\+{0,2}|~)[A-Za-z_][\w.@/]*=")
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _QUOTES = "\u2018\u2019\u201c\u201d"
@@ -79,6 +80,11 @@ def _examples() -> list[Example]:
             "a dash inserted by an editor",
             configured("data.max_prompt_length=1\u2013"),
             "must be quoted in a value",
+        ),
+        Example(
+            "a non-breaking space",
+            configured("trainer.nnodes=1\u00a0data.shuffle=False"),
+            "a non-breaking space (U+00A0) stands in trainer.nnodes=1 data.shuffle=False",
         ),
         Example("two values", configured("trainer.logger=console,wandb"), "[console,wandb]"),
         Example(
@@ -436,6 +442,13 @@ def _explanation(
             f"put quotes around the whole word: '{word.text} {following[0].text}'",
         )
     if word.fate == "not an override":
+        if _NO_BREAK in word.text:
+            shown = word.text.replace(_NO_BREAK, " ").strip()
+            where = f"in {shown}" if shown else "among the words of the command"
+            return (
+                f"a non-breaking space (U+00A0) stands {where}: the shell takes it for a letter",
+                "write a blank in its place",
+            )
         if not word.text.strip():
             return (
                 "a space follows the \\ at the end of a line, so the command has a blank argument",
@@ -465,6 +478,8 @@ def _explanation(
 
 def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration) -> Healed:
     """The correction, if the words have a clear meaning."""
+    if word.fate == "not an override" and _NO_BREAK in word.text:
+        return {"fix": "plain-blanks"} if place(word).line is not None else {}
     if not word.text.strip() and place(word).line is not None:
         return {"fix": "joined-lines"}
     key, equals, value = word.text.partition("=")

@@ -21,6 +21,7 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
     Node,
     Simple,
+    Text,
     Unread,
     Written,
     below,
@@ -30,6 +31,9 @@ from verl_doctor.toolkit.sources.shell.syntax import (
 _MAY_FAIL = frozenset({"((", "let", "read"})
 _DURATION = re.compile(r"[\d.]+[smhd]?")
 _ENDS = re.compile(r"[ \t]*(?:$|[ \t]#|;)")
+NO_BREAK = "\u00a0"
+"""A space that the shell does not take for one."""
+_AFTER_BACKSLASH = re.compile(r"\\[ \t]+$")
 _MARK = "verl_doctor_end_of_line"
 
 
@@ -100,6 +104,26 @@ def with_aliases(source: bytes, path: str, name: str, comment: str) -> bytes:
     if not lines:
         raise CannotEdit(f"{path}: the alias {name} is not defined on a line of its own; edit it by hand")
     return with_line_before(source, path, lines[0], "shopt -s expand_aliases", comment)
+
+
+def with_plain_blanks(source: bytes, path: str, line: int, comment: str) -> bytes:
+    """Write blanks in place of the non-breaking spaces on this line, none behind a backslash at its end."""
+    text = launch_text(source, path)
+    lines = text.split("\n")
+    old = lines[line - 1]
+    words = [node for node in below(parse(text)) if isinstance(node, Written) and node.line == line]
+    quoted = (part for word in words for part in word.parts if isinstance(part, Text) and part.quoted)
+    if NO_BREAK not in old or any(NO_BREAK in node.text and node.text != NO_BREAK for node in quoted):
+        raise CannotEdit(f"{path}:{line}: a quoted text has a non-breaking space too; edit it by hand")
+    new = old.replace(NO_BREAK, " ")
+    lines[line - 1] = _AFTER_BACKSLASH.sub(r"\\", new)
+    first = first_line([row.replace(NO_BREAK, " ") for row in text.split("\n")], line)
+    indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
+    lines.insert(first - 1, f"{indent}# {old.strip()}  {comment}")
+    after = "\n".join(lines)
+    if has_broken_syntax(after) or is_within_a_text(text.split("\n"), line):
+        raise CannotEdit(f"{path}:{line}: the line cannot be edited without changing the code around it")
+    return after.encode()
 
 
 def with_line_before(source: bytes, path: str, line: int, new: str, comment: str) -> bytes:

@@ -18,6 +18,7 @@ from verl_doctor.checks.shared.configuration import TREE
 from verl_doctor.checks.shared.corrections import variable
 from verl_doctor.patches.launch.every_word_passed import every_word_passed
 from verl_doctor.patches.launch.joined_lines import joined_lines
+from verl_doctor.patches.launch.plain_blanks import plain_blanks
 from verl_doctor.patches.launch.script_module import script_module
 from verl_doctor.patches.launch.script_word import script_word
 from verl_doctor.patches.launch.script_word_changed import script_word_changed
@@ -386,6 +387,39 @@ def test_array_that_is_passed_as_it_should_be_is_left_alone(tmp_path: Path, writ
     for check in (overrides_cut_off, override_not_understood):
         _, findings = look(tmp_path / "run.sh", script, check)
         assert not any(finding.fix == "every-word-passed" for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (
+            "  trainer.total_epochs=1\u00a0trainer.save_freq=-1 \\\n",
+            "  trainer.total_epochs=1 trainer.save_freq=-1 \\\n",
+        ),
+        ("\u00a0 trainer.total_epochs=1 \\\n", "  trainer.total_epochs=1 \\\n"),
+        ("  trainer.total_epochs=1\u00a0\\\n", "  trainer.total_epochs=1 \\\n"),
+        ("  trainer.total_epochs=1 \\\u00a0\n", "  trainer.total_epochs=1 \\\n"),
+    ],
+)
+def test_non_breaking_space_becomes_a_blank(tmp_path: Path, written: str, meant: str) -> None:
+    path = tmp_path / "run.sh"
+    _, findings = look(path, f"{START}{written}  trainer.test_freq=2\n", override_not_understood)
+    finding = findings[0]
+    assert (finding.fix, finding.location) == ("plain-blanks", Location(str(path), 3))
+    (change,) = plain_blanks.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    kept = f"# {written.strip()}  {Marker().comment('CFG103')}\n"
+    assert change.after.decode() == f"{kept}{START}{meant}  trainer.test_freq=2\n"
+    read, findings = look(path, change.after.decode(), override_not_understood)
+    assert (findings, read.lost) == ([], ())
+
+
+def test_non_breaking_space_in_a_text_stays(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    script = f"{START}  trainer.nnodes=1\u00a0 'trainer.project_name=a\u00a0b'\n"
+    path.write_text(script)
+    finding = Finding("", Evidence(""), Location(str(path), 3))
+    assert isinstance(plain_blanks.plan(finding, sources=SourceFiles(), marker=Marker()), Refusal)
 
 
 def test_only_windows_line_endings_are_replaced(tmp_path: Path) -> None:
