@@ -48,8 +48,9 @@ _OPTION = re.compile(r"--config_(?:name|path|dir)(?==|$)")
 _OF_A_VARIABLE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=[\w./-]*\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})[\w./-]*")
 _BRACES = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=\{[\w.:,+-]+\}")
 _LAST_COMMA = re.compile(r",\s*([\]}])$")
+_QUOTED_VARIABLE = re.compile(r"\"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})\"")
 _NO_BREAK = "\u00a0"
-_SETTING = re.compile(r"(?<!\S)(?:\+{0,2}|~)[A-Za-z_][\w.@/]*=")
+_SETTING = re.compile(r"(?<!\S)(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.[\w@/-]+)+=")
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _QUOTES = "\u2018\u2019\u201c\u201d"
 _TYPOGRAPHIC = str.maketrans("\u2010\u2011\u2012\u2013\u2014\u2212" + _QUOTES, "------" + "''" + '""')
@@ -281,24 +282,31 @@ def _split_findings(split: Iterable[Sequence[Word]]) -> Iterator[Finding]:
 
 
 def _in_one_word(launch: Launch | Unknown) -> list[Word]:
-    """Return the words of the command that are several settings, since `"$*"` passes them all as one."""
+    """Return the words of the command that are several settings, since quotes make one word of them."""
     command = None if isinstance(launch, Unknown) else launch.command
     words = command.words if command else ()
-    return [
-        word
-        for word in words
-        if "*" in word.written and every_word(word.written) and len(_SETTING.findall(word.text or "")) > 1
-    ]
+    return [word for word in words if len(_SETTING.findall(word.text or "")) > 1 and _apart(word)]
+
+
+def _apart(word: Word) -> str:
+    """What passes the settings one by one in place of a word such as `"$*"` or `"$EXTRA"`; "" for any other.
+
+    Without its quotes, a text is split at every blank: each piece must be a setting.
+    """
+    if "*" in word.written:
+        return every_word(word.written)
+    is_safe = all(map(_SETTING.match, (word.text or "").split())) and not set(word.text or "") & set("*?[")
+    return word.written[1:-1] if is_safe and _QUOTED_VARIABLE.fullmatch(word.written) else ""
 
 
 def _in_one_finding(word: Word) -> Finding:
-    meant = every_word(word.written)
+    meant = _apart(word)
     return Finding(
         f"{word.written} passes {len(_SETTING.findall(word.text or ''))} settings as one word",
         Evidence(found=word.text or "", wanted=meant),
         location=Location(word.path, word.line),
         remedy=f"write {meant} in its place",
-        subject=Subject("setting", word.written, word.written),
+        subject=Subject("setting", word.written, meant),
         fix="every-word-passed",
     )
 
@@ -462,6 +470,8 @@ def _explanation(
                 f"Hydra has no option {option}",
                 "its options for configuration files are --config-path, --config-name and --config-dir",
             )
+        if (count := len(_SETTING.findall(word.text))) > 1:
+            return f"{count} settings are one word: {word.text}", "write each as a word of its own"
         return f"Hydra cannot read {word.text}: {word.why}", _quoted(word)
     if word.fate == "several values":
         values = ",".join(map(str, word.value))
@@ -505,6 +515,8 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration
         return healed("CFG103", reworded(word, f"{key}={typed}"))
     if equals and (last := _LAST_COMMA.search(value)):
         return healed("CFG103", reworded(word, f"{key}={value[: last.start()]}{last[1]}"))
+    if len(_SETTING.findall(word.text)) > 1:  # quotes for Hydra would make one value of several settings
+        return {}
     if equals and value and not set(_APOSTROPHE.sub("", value)) & set("'\"\\"):
         return healed("CFG103", reworded(word, f'{key}="{value}"'))
     return {}

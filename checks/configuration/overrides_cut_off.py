@@ -72,6 +72,6 @@ def _not_passed(words: Sequence[Word]) -> Finding:
         Evidence(found=written, wanted=meant),
         location=Location(words[0].path, words[0].line),
         remedy=f"write {meant} in its place",
-        subject=Subject("setting", written, written),
+        subject=Subject("setting", written, meant),
         fix="every-word-passed",
     )

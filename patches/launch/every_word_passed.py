@@ -8,7 +8,6 @@ from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.edit.word_edit import WordEdit, edited_words
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.sources.shell.syntax import every_word
 
 
 @fix("every-word-passed", repairs=("CFG103", "CFG104"), safety="safe")
@@ -16,14 +15,12 @@ def every_word_passed(finding: Finding, sources: SourceFiles, marker: Marker) ->
     """Pass every element of an array, and every argument, as a word of its own.
 
     `$ARGS` is the first element alone, and `"${ARGS[*]}"` and `"$*"` are all in one word. `"${ARGS[@]}"` and
-    `"$@"` take their place.
+    `"$@"` take their place. A text of several settings, `"$EXTRA"`, loses its quotes.
     """
-    place = finding.location
-    written = finding.subject.detail if finding.subject else ""
-    new = every_word(written)
-    if place is None or not place.line or not new:
-        return Refusal("the finding names no array")
-    edit = WordEdit(place.line, written, (new,))
+    place, subject = finding.location, finding.subject
+    if place is None or not place.line or subject is None or not subject.detail:
+        return Refusal("the finding names no array and no variable")
+    edit = WordEdit(place.line, subject.name, (subject.detail,))
     return edited_files(
         [place.path],
         sources,

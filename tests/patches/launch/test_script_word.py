@@ -361,6 +361,8 @@ ARRAY = "ARGS=(trainer.nnodes=1 'trainer.project_name=a b')\n"
         (ARRAY, '"${ARGS}"', '"${ARGS[@]}"', overrides_cut_off),
         (ARRAY, '"${ARGS[*]}"', '"${ARGS[@]}"', override_not_understood),
         ("set -- trainer.nnodes=1 'trainer.project_name=a b'\n", '"$*"', '"$@"', override_not_understood),
+        ("MORE='trainer.nnodes=1 +a.b=c'\n", '"$MORE"', "$MORE", override_not_understood),
+        ("MORE='trainer.nnodes=1 +a.b=c'\n", '"${MORE}"', "${MORE}", override_not_understood),
     ],
 )
 def test_every_word_of_an_array_is_passed(
@@ -376,7 +378,15 @@ def test_every_word_of_an_array_is_passed(
     assert change.after.decode().splitlines()[-1] == script.splitlines()[-1].replace(written, meant)
     assert findings == []
     assert read.command
-    assert [word.text for word in read.command.words][:2] == ["trainer.nnodes=1", "trainer.project_name=a b"]
+    second = "+a.b=c" if "MORE" in before else "trainer.project_name=a b"
+    assert [word.text for word in read.command.words][:2] == ["trainer.nnodes=1", second]
+
+
+@pytest.mark.parametrize("written", ["'trainer.nnodes=1 data.seed=2'", '"$MORE"'])
+def test_several_settings_in_one_word_are_not_made_one_value(tmp_path: Path, written: str) -> None:
+    script = f"MORE='trainer.nnodes=1 data.seed=2 x'\npython3 -m verl.trainer.main_ppo {written}\n"
+    _, (finding,) = look(tmp_path / "run.sh", script, override_not_understood)
+    assert (finding.fix, finding.remedy) == (None, "write each as a word of its own")
 
 
 @pytest.mark.parametrize(
