@@ -1,4 +1,4 @@
-"""What a rule proposes to leave out: an argument that does not exist, and a line that names a folder."""
+"""What a rule proposes to leave out: an argument that does not exist, and the line that sets a variable."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.checks.shared.folders import roomy
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.limits_examples import an_h200_node
+from verl_doctor.checks.variables.value_refused import value_refused
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.host.folders import Folders
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValue, UnreadableValues
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Location, Rewrite
 
@@ -54,3 +56,23 @@ def test_line_that_names_a_long_folder_of_ray_is_left_out(value: str, is_left_ou
         "script-word",
         (Rewrite(f"RAY_TMPDIR={value}", None, Location(SCRIPT, 2)),),
     )
+
+
+def test_value_of_the_script_is_named_where_the_shell_has_another() -> None:
+    refused = UnreadableValue(
+        name="VLLM_PORT", program="vLLM", read_from="/env/envs.py:9", text="no number", phase="engine"
+    )
+    shell = Variables({"VLLM_PORT": "tcp://10.0.0.2:80"})
+
+    def found(*, conditional: bool) -> tuple[str, Location | None]:
+        line = Setting("VLLM_PORT", "tcp://10.0.0.1:80", SCRIPT, 3, conditional=conditional)
+        unknown = Unknown("not read")
+        launch = Launch(FILES, settings=(line,))
+        values = UnreadableValues((refused,))
+        (finding,) = value_refused.judge(unknown, shell, launch, unknown, unknown, values)
+        return finding.message, finding.location
+
+    message, location = found(conditional=False)
+    assert ("VLLM_PORT=tcp://10.0.0.1:80" in message, location) == (True, Location(SCRIPT, 3))
+    message, location = found(conditional=True)
+    assert ("VLLM_PORT=tcp://10.0.0.2:80" in message, location) == (True, None)
