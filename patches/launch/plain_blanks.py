@@ -12,9 +12,9 @@ from verl_doctor.toolkit.rule import Finding
 
 @fix("plain-blanks", repairs="CFG103", safety="safe")
 def plain_blanks(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
-    """Write blanks in place of non-breaking spaces (U+00A0), as copied from a web page.
+    """Write blanks in place of non-breaking spaces.
 
-    The shell takes them for letters. Quoted texts stay as they are.
+    U+00A0, as copied from a web page, is a letter to the shell. Quoted texts stay as they are.
     """
     line = finding.location.line if finding.location else None
     if not line:

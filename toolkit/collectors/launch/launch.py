@@ -114,7 +114,10 @@ class WorkingDir:
 
 @dataclass(frozen=True)
 class SpacedAssignment:
-    """A line `NAME = value`, which bash takes for a program NAME: the variable stays unset."""
+    """A line `NAME = value`, which bash takes for a program NAME: the variable stays unset.
+
+    Or a line `NAME=value` in a shell that does not export it to the command's.
+    """
 
     name: str
     path: str
@@ -165,10 +168,11 @@ class Launch:
     batch script requests from Slurm, None if it does not specify; `gpus_per_node` likewise. `limits` are the
     words after each `ulimit`, "" for an unknown word. `working_dir` is the folder that Ray sends with the
     job. `hollow` are the words of the command in which bash replaces unset variables by nothing, `spaced` the
-    lines that were meant to assign to these. `made` are paths that programs called before the job may create,
-    with all below them, `folders` those that `mkdir` makes, empty, `removed` those that the script may
-    remove, move or replace before; `installs`: one of these programs may install packages. `in_container`:
-    the job starts in a container or over ssh, where other files and packages are.
+    lines that were meant to assign to these, `not_exported` those that assign to them in another shell than
+    the command's. `made` are paths that programs called before the job may create, with all below them,
+    `folders` those that `mkdir` makes, empty, `removed` those that the script may remove, move or replace
+    before; `installs`: one of these programs may install packages. `in_container`: the job starts in a
+    container or over ssh, where other files and packages are.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -188,6 +192,7 @@ class Launch:
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
     spaced: tuple[SpacedAssignment, ...] = ()
+    not_exported: tuple[SpacedAssignment, ...] = ()
     made: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
