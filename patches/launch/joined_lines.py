@@ -15,6 +15,7 @@ from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 _BROKEN_OFF = re.compile(r"(?P<line>.*(?<!\\)(?:\\\\)*\\)[ \t]+(?:#.*)?")
+_IN_A_COMMENT = re.compile(r"""(?P<line>(?:[^#'"\\]|'[^']*'|"[^"]*")*[^#\s\\])[ \t]+#.*\\[ \t]*""")
 _SETTING = re.compile(r"\s*[\"']?(?:\+{0,2}|~)[A-Za-z_]\w*(?:[./]\w+)+=")
 _ENDS_IN_A_WORD = re.compile(r"\s*[^\s#][^#;&|<>]*[^\s#;&|<>\\]\s*")
 _COMMENT = re.compile(r"\s*#")
@@ -25,8 +26,8 @@ _TAKES_NO_SETTINGS = {"export", "declare", "typeset", "local", "readonly", "set"
 def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
     r"""Join the lines of a command that a space after a \ or a comment has cut in two.
 
-    Only where the line is meant to continue and a setting follows. The space is removed, the comment moves
-    above the command, and a \ that is missing is added. Texts that the script writes stay as they are.
+    Only where the line is meant to continue and a setting follows. The space is removed, a comment moves
+    above the command, even one in front of the \, and a \ that is missing is added. Texts that the script writes stay as they are.
     """
 
     def joined(path: str, before: bytes) -> bytes:
@@ -55,18 +56,18 @@ def _joined(lines: Sequence[str], comment: str, at: int | None = None) -> Iterat
     command: list[str] = []
     kept: list[str] = []
     for number, line in enumerate(lines):
-        broken = _BROKEN_OFF.fullmatch(line)
+        broken, swallowed = _BROKEN_OFF.fullmatch(line), _IN_A_COMMENT.fullmatch(line)
         interrupts = _COMMENT.match(line) if command else None
-        if (broken or interrupts) and not (
+        if (broken or swallowed or interrupts) and not (
             _goes_on(lines[number + 1 :]) and (everywhere or not is_within_a_text(lines, number + 1))
         ):
-            broken = interrupts = None
+            broken = swallowed = interrupts = None
         if interrupts:
             kept.append(f"{line}  {comment}")
             continue
-        if broken:
+        if broken or swallowed:
             kept.append(f"# {line.strip()}  {comment}")
-        command.append(broken["line"] if broken else line)
+        command.append(broken["line"] if broken else f"{swallowed['line']} \\" if swallowed else line)
         if not continues(command[-1]):
             yield from (*kept, *command)
             command, kept = [], []

@@ -251,6 +251,10 @@ def test_conditional_or_repeated_word_is_refused(tmp_path: Path, script: str) ->
             "train \\\n  a.b=1 \\\n  # c.d=2 \\\n  e.f=3\n",
             "  # c.d=2 \\  {mark}\ntrain \\\n  a.b=1 \\\n  e.f=3\n",
         ),
+        (
+            "train \\\n  a.b='[\"c#\"]' # short \\\n  e.f=3\n",
+            "# a.b='[\"c#\"]' # short \\  {mark}\ntrain \\\n  a.b='[\"c#\"]' \\\n  e.f=3\n",
+        ),
     ],
 )
 def test_split_command_is_joined(tmp_path: Path, before: str, after: str) -> None:
