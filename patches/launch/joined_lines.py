@@ -15,7 +15,9 @@ from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 _BROKEN_OFF = re.compile(r"(?P<line>.*(?<!\\)(?:\\\\)*\\)[ \t]+(?:#.*)?")
-_IN_A_COMMENT = re.compile(r"""(?P<line>(?:[^#'"\\]|'[^']*'|"[^"]*")*[^#\s\\])[ \t]+#.*\\[ \t]*""")
+_IN_A_COMMENT = re.compile(
+    r"""(?P<line>\s*(?:[^#'"\\\s]|'[^']*'|"[^"]*")(?:[^#'"\\]|'[^']*'|"[^"]*")*?)[ \t]+#.*\\[ \t]*"""
+)
 _SETTING = re.compile(r"\s*[\"']?(?:\+{0,2}|~)[A-Za-z_]\w*(?:[./]\w+)+=")
 _ENDS_IN_A_WORD = re.compile(r"\s*[^\s#][^#;&|<>]*[^\s#;&|<>\\]\s*")
 _COMMENT = re.compile(r"\s*#")
@@ -27,7 +29,8 @@ def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list
     r"""Join the lines of a command that a space after a \ or a comment has cut in two.
 
     Only where the line is meant to continue and a setting follows. The space is removed, a comment moves
-    above the command, even one in front of the \, and a \ that is missing is added. Texts that the script writes stay as they are.
+    above the command, even one in front of the \, and a \ that is missing is added. Texts that the script
+    writes stay as they are.
     """
 
     def joined(path: str, before: bytes) -> bytes:
