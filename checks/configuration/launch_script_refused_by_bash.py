@@ -175,6 +175,8 @@ def _remedy_of_stop(error: ScriptError, command: Command | None) -> str:
         )
     if error.hurdle == "source" and (module := _module_of(error, command)):
         return f"write -m {module}: without -m, Python opens a file"
+    if module := _module_with_ending(error, command):
+        return f"write {module}: -m takes a module, without the ending of its file"
     remedy = _REMEDIES.get(error.hurdle, "correct line {error.line}")
     return remedy.format(error=error)
 
@@ -192,6 +194,9 @@ def _healed(error: ScriptError, command: Command | None) -> Healed:
     starter = command.names[-1].rpartition("/")[2]
     if correction := _with_m(error, command) if error.hurdle == "source" else None:
         return healed("CFG116", correction)
+    if module := _module_with_ending(error, command):
+        rewrite = Rewrite(error.name, module, Location(command.path, command.line))
+        return healed("CFG116", Correction("", (rewrite,), "-m takes a module, not a file"))
     if starter == "torchrun":
         return healed("CFG116", _without_python(command) or _with_hyphens(command))
     return healed("CFG116", _by_torchrun(command)) if starter == "deepspeed" else {}
@@ -210,6 +215,15 @@ def _module_of(error: ScriptError, command: Command | None) -> str:
         return error.name
     of_verl = _SOURCE_OF_VERL.fullmatch(error.name)
     return of_verl[1].replace("/", ".") if of_verl else ""
+
+
+def _module_with_ending(error: ScriptError, command: Command | None) -> str:
+    """Return the module that stands behind -m with the ending of its file; "" elsewhere."""
+    if command is None or error.hurdle != "source" or error.name != command.module:
+        return ""
+    module = error.name.removesuffix(".py")
+    behind = [word.text for word in command.launcher][-1:] in (["-m"], ["--module"])
+    return module if behind and module != error.name and _MODULE.fullmatch(module) else ""
 
 
 def _with_m(error: ScriptError, command: Command | None) -> Correction | None:

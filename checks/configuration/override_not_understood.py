@@ -20,6 +20,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Command, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Rewrite, Subject, check
+from verl_doctor.toolkit.sources.shell.syntax import every_word
 from verl_doctor.toolkit.text import closest, listed
 
 _FEW = 8  # options of a group that a sentence names
@@ -47,6 +48,9 @@ _OPTION = re.compile(r"--config_(?:name|path|dir)(?==|$)")
 _OF_A_VARIABLE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=[\w./-]*\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})[\w./-]*")
 _BRACES = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=\{[\w.:,+-]+\}")
 _LAST_COMMA = re.compile(r",\s*([\]}])$")
+_QUOTED_VARIABLE = re.compile(r"\"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})\"")
+_NO_BREAK = "\u00a0"
+_SETTING = re.compile(r"(?<!\S)(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.[\w@/-]+)+=")
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _QUOTES = "\u2018\u2019\u201c\u201d"
 _TYPOGRAPHIC = str.maketrans("\u2010\u2011\u2012\u2013\u2014\u2212" + _QUOTES, "------" + "''" + '""')
@@ -78,11 +82,21 @@ def _examples() -> list[Example]:
             configured("data.max_prompt_length=1\u2013"),
             "must be quoted in a value",
         ),
+        Example(
+            "a non-breaking space",
+            configured("trainer.nnodes=1\u00a0data.shuffle=False"),
+            "a non-breaking space (U+00A0) stands in trainer.nnodes=1 data.shuffle=False",
+        ),
         Example("two values", configured("trainer.logger=console,wandb"), "[console,wandb]"),
         Example(
             "a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"
         ),
         Example("an option", configured("--config=mine"), "Hydra has no option --config"),
+        Example(
+            "a setting in the manner of argparse",
+            configured("--trainer.nnodes", "1"),
+            "Hydra has no option --trainer.nnodes",
+        ),
         Example("interpolations", configured("+trainer.run=${oc.env:USER,me}-${now:%H}-${trainer.nnodes}")),
         Example(
             "a default of the shell's, for a variable that is not known",
@@ -167,13 +181,16 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
     """
     split = _split_words(launch)
     yield from _split_findings(split)
-    of_split = {(word.path, word.line, word.text) for words in split for word in words}
+    in_one = _in_one_word(launch)
+    yield from map(_in_one_finding, in_one)
+    of_split = {(word.path, word.line, word.text) for words in (*split, in_one) for word in words}
     for index, word in enumerate(configuration.overrides):
         if (word.path, word.line, word.text) in of_split:
             continue
-        if _goes_on(configuration.overrides[max(index - 1, 0) : index], word):
+        above = configuration.overrides[max(index - 1, 0) : index]
+        if _goes_on(above, word) or any(_takes(other, word, configuration) for other in above):
             continue
-        explanation = _explanation(word, configuration.overrides[index + 1 :])
+        explanation = _explanation(word, configuration.overrides[index + 1 :], configuration)
         before = configuration.overrides[:index]
         if word.fate == "nothing to delete" and any(other.fate == "not told" for other in before):
             continue  # an unknown word may add the key first
@@ -262,6 +279,36 @@ def _split_findings(split: Iterable[Sequence[Word]]) -> Iterator[Finding]:
             subject=Subject("setting", written.partition("=")[0].lstrip("+"), written),
             fix="word-quoted",
         )
+
+
+def _in_one_word(launch: Launch | Unknown) -> list[Word]:
+    """Return the words of the command that are several settings, since quotes make one word of them."""
+    command = None if isinstance(launch, Unknown) else launch.command
+    words = command.words if command else ()
+    return [word for word in words if len(_SETTING.findall(word.text or "")) > 1 and _apart(word)]
+
+
+def _apart(word: Word) -> str:
+    """What passes the settings one by one in place of a word such as `"$*"` or `"$EXTRA"`; "" for any other.
+
+    Without its quotes, a text is split at every blank: each piece must be a setting.
+    """
+    if "*" in word.written:
+        return every_word(word.written)
+    is_safe = all(map(_SETTING.match, (word.text or "").split())) and not set(word.text or "") & set("*?[")
+    return word.written[1:-1] if is_safe and _QUOTED_VARIABLE.fullmatch(word.written) else ""
+
+
+def _in_one_finding(word: Word) -> Finding:
+    meant = _apart(word)
+    return Finding(
+        f"{word.written} passes {len(_SETTING.findall(word.text or ''))} settings as one word",
+        Evidence(found=word.text or "", wanted=meant),
+        location=Location(word.path, word.line),
+        remedy=f"write {meant} in its place",
+        subject=Subject("setting", word.written, meant),
+        fix="every-word-passed",
+    )
 
 
 def _passed_on(launch: Launch | Unknown) -> Iterator[Finding]:
@@ -394,13 +441,22 @@ def _open(word: OverrideWord) -> bool:
     )
 
 
-def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple[str, str] | None:
+def _explanation(
+    word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
+) -> tuple[str, str] | None:
     if following and _open(word) and _goes_on((word,), following[0]):
         return (
             f"{word.text} ends at a space inside a list: the shell splits it into two words",
             f"put quotes around the whole word: '{word.text} {following[0].text}'",
         )
     if word.fate == "not an override":
+        if _NO_BREAK in word.text:
+            shown = word.text.replace(_NO_BREAK, " ").strip()
+            where = f"in {shown}" if shown else "among the words of the command"
+            return (
+                f"a non-breaking space (U+00A0) stands {where}: the shell takes it for a letter",
+                "write a blank in its place",
+            )
         if not word.text.strip():
             return (
                 "a space follows the \\ at the end of a line, so the command has a blank argument",
@@ -408,10 +464,14 @@ def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple
             )
         if word.text.startswith("-"):
             option = word.text.partition("=")[0]
+            if setting := _without_dashes(word, following, configuration):
+                return f"Hydra has no option {option}", f"write {setting}: settings have no dashes in front"
             return (
                 f"Hydra has no option {option}",
                 "its options for configuration files are --config-path, --config-name and --config-dir",
             )
+        if (count := len(_SETTING.findall(word.text))) > 1:
+            return f"{count} settings are one word: {word.text}", "write each as a word of its own"
         return f"Hydra cannot read {word.text}: {word.why}", _quoted(word)
     if word.fate == "several values":
         values = ",".join(map(str, word.value))
@@ -428,6 +488,8 @@ def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple
 
 def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration) -> Healed:
     """The correction, if the words have a clear meaning."""
+    if word.fate == "not an override" and _NO_BREAK in word.text:
+        return {"fix": "plain-blanks"} if place(word).line is not None else {}
     if not word.text.strip() and place(word).line is not None:
         return {"fix": "joined-lines"}
     key, equals, value = word.text.partition("=")
@@ -438,6 +500,11 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration
     if word.fate == "not an override" and (option := _OPTION.match(word.text)):
         dashed = option[0].replace("_", "-")
         return healed("CFG103", reworded(word, f"{dashed}{word.text[option.end() :]}"))
+    if setting := _without_dashes(word, following, configuration):
+        taken = following[:1] if "=" not in word.text else ()
+        corrections = [reworded(word, setting), *(reworded(other, None) for other in taken)]
+        rewrites = tuple(rewrite for found in corrections if found for rewrite in found.rewrites)
+        return healed("CFG103", Correction("", rewrites) if all(corrections) else None)
     if word.fate != "not an override" or word.text.startswith("-"):
         return {}
     if pieces := _cut_apart(word, following, configuration):
@@ -448,9 +515,29 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration
         return healed("CFG103", reworded(word, f"{key}={typed}"))
     if equals and (last := _LAST_COMMA.search(value)):
         return healed("CFG103", reworded(word, f"{key}={value[: last.start()]}{last[1]}"))
+    if len(_SETTING.findall(word.text)) > 1:  # quotes for Hydra would make one value of several settings
+        return {}
     if equals and value and not set(_APOSTROPHE.sub("", value)) & set("'\"\\"):
         return healed("CFG103", reworded(word, f'{key}="{value}"'))
     return {}
+
+
+def _without_dashes(
+    word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
+) -> str:
+    """The setting that is meant by an option in the manner of argparse: `--KEY=VALUE` or `--KEY VALUE`."""
+    key, equals, value = word.text.removeprefix("--").partition("=")
+    if word.fate != "not an override" or not word.text.startswith("--") or not configuration.has(key):
+        return ""
+    if not equals and following and _takes(word, following[0], configuration):
+        equals, value = "=", following[0].text
+    return f"{key}={value}" if equals else ""
+
+
+def _takes(word: OverrideWord, other: OverrideWord, configuration: Configuration) -> bool:
+    """Whether a word is the value of the option before it: `--KEY VALUE`, for a key of verl."""
+    is_option = word.text.startswith("--") and configuration.has(word.text.removeprefix("--"))
+    return is_option and other.fate == "not an override" and not set(other.text) & set("= \t")
 
 
 def _as_typed(value: str) -> str:

@@ -112,6 +112,11 @@ def _examples() -> list[Example]:
             "DATA_DIR is set neither here nor in the script",
         ),
         Example(
+            "a variable that is not exported to the shell of the command",
+            (replace(_FOUND, not_exported=(SpacedAssignment(name="DATA_DIR", path=SCRIPT, line=2),)),),
+            "the script sets DATA_DIR and does not export it",
+        ),
+        Example(
             "an unset variable",
             (_FOUND,),
             (
@@ -138,12 +143,8 @@ def path_begins_with_nothing(
     """
     for path in paths.paths:
         names = listed(path.names, 3)
-        are = "is" if len(path.names) == 1 else "are"
         yield Finding(
-            (
-                f"{path.key} is {path.path}, which does not exist: {names} {are} set neither here nor in "
-                "the script"
-            ),
+            f"{path.key} is {path.path}, which does not exist: {_unset(path.names, paths)}",
             Evidence(found=path.word.written, wanted=f"a value of {names}", read_from=path.word.path),
             location=Location(path.word.path, None if path.word.path == COMMAND_LINE else path.word.line),
             subject=Subject("setting", path.key, ",".join(path.names)),
@@ -165,9 +166,8 @@ def path_begins_with_nothing(
         unset = tuple(dict.fromkeys(VARIABLE.findall(word.written)))
         problem = _problem(word, configuration) if unset and not word.conditional else ""
         if problem:
-            are = "is" if len(unset) == 1 else "are"
             yield Finding(
-                f"{problem}: {listed(unset, 3)} {are} set neither here nor in the script",
+                f"{problem}: {_unset(unset, paths)}",
                 Evidence(found=word.written, wanted=f"a value of {listed(unset, 3)}", read_from=word.path),
                 location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
                 subject=Subject("setting", _key_of(word), ",".join(unset)),
@@ -175,6 +175,18 @@ def path_begins_with_nothing(
                 phase=_phase(word.text or ""),
                 **_set(unset, paths, word, configuration),
             )
+
+
+def _unset(names: tuple[str, ...], paths: HollowPaths) -> str:
+    """Say that the command does not have these variables."""
+    are = "is" if len(names) == 1 else "are"
+    if _exportable(names, paths):
+        return f"the script sets {listed(names, 3)} and does not export {'it' if are == 'is' else 'them'}"
+    return f"{listed(names, 3)} {are} set neither here nor in the script"
+
+
+def _exportable(names: tuple[str, ...], paths: HollowPaths) -> bool:
+    return {*names} <= {line.name for line in paths.not_exported}
 
 
 class _Set(TypedDict, total=False):
@@ -196,6 +208,11 @@ def _set(
     if len(lines) == len(names):
         wanted = " and ".join(f"{name}= without blanks (line {line.line})" for name, line in lines.items())
         return {"remedy": f"write {wanted}: bash takes the name for a program", "fix": "assignment-joined"}
+    if _exportable(names, paths):
+        return {
+            "remedy": f"export {listed(names, 3)} in the script: the command runs in another shell",
+            "fix": "exported-variable",
+        }
     found: _Set = {"remedy": f"set {listed(names, 3)} in the script, or export it before the job is started"}
     if word is None or isinstance(configuration, Unknown) or not configuration.has(_key_of(word)):
         return found

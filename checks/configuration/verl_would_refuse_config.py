@@ -18,6 +18,7 @@ from verl_doctor.toolkit.collectors.configuration.validation.validation import R
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.sources.hydra.written import as_written
 
+_UNEXPECTED = re.compile(r"unexpected keyword argument '(\w+)'")
 _SIGNS = re.compile(r"[-_ ]")
 _MODE = "actor_rollout_ref.actor.loss_agg_mode"
 _TOKENS = "actor_rollout_ref.rollout.max_num_batched_tokens"
@@ -133,11 +134,21 @@ def _correction(configuration: Configuration, raised: Raised) -> Correction | No
     if deleted is not None:
         effect = f"{deleted.key} has verl's default again: {as_written(configuration.default(deleted.key))}"
         return reworded(deleted, None, effect=effect)
+    if unknown := _unknown_argument(configuration, raised):
+        why = f"{_whose(raised)} has no such argument"
+        return settings(configuration, {unknown: LEAVE_OUT}, why)
     if not raised.nearest_key:
         return None
     nearest = _with_value(configuration, raised, raised.nearest_key, raised.nearest)
     others = (_with_value(configuration, raised, key, value) for key, value in raised.others)
     return nearest and replace(nearest, others=tuple(filter(None, others)))
+
+
+def _unknown_argument(configuration: Configuration, raised: Raised) -> str:
+    """Return the key of the user's own that is passed on as an argument which does not exist; "" for none."""
+    found = _UNEXPECTED.search(raised.text)
+    own = (key for key in raised.keys if configuration.override_of(key) and not configuration.has(key))
+    return next((key for key in own if found and key.rpartition(".")[2] == found[1]), "")
 
 
 def _deletes(word: OverrideWord, raised: Raised) -> bool:
@@ -195,6 +206,8 @@ def _distinct(configuration: Configuration, raised: Iterable[Raised]) -> Iterabl
 
 def _remedy(configuration: Configuration, raised: Raised, key: str) -> str:
     """All proposals: the fix applies the first that breaks nothing else."""
+    if unknown := _unknown_argument(configuration, raised):
+        return f"leave out {unknown}"
     proposed = [
         f"{proposed}={value}"
         for proposed, value in _accepted(raised)

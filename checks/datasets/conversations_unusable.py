@@ -164,7 +164,7 @@ def conversations_unusable(
             continue
         names = [column.name for column in table.columns]
         kind = table.kind(key)
-        near = next(iter(difflib.get_close_matches(key, names, 1, 0.4)), "")
+        near = _meant(key, table, tables)
         problem = f"has no column {key}" if key not in names else _wrong(key, kind)
         phase: Phase = "first batch" if key in names else "workers"
         if problem:
@@ -172,19 +172,38 @@ def conversations_unusable(
                 f"{table.file.path} {problem}",
                 Evidence(found=kind[:100] or ", ".join(names[:12]), wanted=f"{key}: {_CONVERSATIONS}"),
                 location=location(table.file),
-                remedy=f"set {_KEY}={near}"
-                if near and key not in names
-                else "store lists of messages with role and content",
+                remedy=f"set {_KEY}={near}" if near else "store lists of messages with role and content",
                 subject=Subject("column", key, table.file.path),
                 stops=(EVERY_JOB,) if table.file.role == "train" or key not in names else (),
                 severity=None if table.file.role == "train" or key not in names else "warning",
                 phase=phase,
-                **healed("DATA108", _correction(configuration, table, near if key not in names else "")),
+                **healed("DATA108", _correction(configuration, table, near)),
             )
 
 
+def _meant(key: str, table: Table, tables: DataTables) -> str:
+    """The column of conversations that is meant: one of a similar name, or the only one; "" if unclear.
+
+    The training table needs it too. `prompt` of a table for RL has questions alone.
+    """
+    read = [table, *tables.of("train")]
+    usable = [
+        column.name
+        for column in table.columns
+        if column.name not in (key, "prompt")
+        and all(
+            "struct" in each.kind(column.name) and not _wrong("", each.kind(column.name)) for each in read
+        )
+    ]
+    if key not in {column.name for column in table.columns} and (
+        near := difflib.get_close_matches(key, usable, 1, 0.4)
+    ):
+        return near[0]
+    return usable[0] if len(usable) == 1 else ""
+
+
 def _correction(configuration: Configuration, table: Table, near: str) -> Correction | None:
-    """The column with a similar name; otherwise no validation, if only the validation table is unusable."""
+    """The column that is meant; otherwise no validation, if only the validation table is unusable."""
     if near:
         return settings(configuration, {_KEY: near}, effect=f"verl reads the column {near}")
     if table.file.role != "val":

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.corrections import LEAVE_OUT, Healed, healed, settings
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, Healed, healed, settings, variable
 from verl_doctor.checks.shared.folders import named, roomy
 from verl_doctor.checks.shared.limits_examples import an_h200_node
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.folders import Folder, Folders
 from verl_doctor.toolkit.collectors.host.limits import HostLimits
 from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
+_VARIABLE = "RAY_TMPDIR"
+_WHY = "Ray's own folder has a short path"
 _KEY = "ray_kwargs.ray_init._temp_dir"
 _MOST = 107  # bytes of a path, unix(7)
 # ray/_private/node.py: session_{%Y-%m-%d_%H-%M-%S_%f}_{pid}/sockets/plasma_store
@@ -52,7 +55,11 @@ def _examples() -> list[Example]:
 
 @check("HOST108", phase="ray", severity="error", examples=_examples)
 def socket_path_too_long(
-    folders: Folders, limits: HostLimits, variables: Variables, configuration: Configuration | Unknown
+    folders: Folders,
+    limits: HostLimits,
+    variables: Variables,
+    configuration: Configuration | Unknown,
+    launch: Launch | Unknown,
 ) -> Iterator[Finding]:
     """The path of a temporary folder is too long for sockets.
 
@@ -73,9 +80,9 @@ def socket_path_too_long(
         if not folder.in_use and _length(folder.path, socket) > _MOST:
             found = _finding(named(folder), "Ray's sockets", folder.path, socket, "short-ray-folder")
             yield (
-                replace(found, **_set_by_key(folder.path, configuration))
-                if isinstance(configuration, Configuration)
-                else found
+                replace(
+                    found, **(_set_by_script(folder.path, launch) or _set_by_key(folder.path, configuration))
+                )
             )
     base = variables.get("VLLM_RPC_BASE_PATH")
     if base and _length(base, f"/{_UUID}") > _MOST:
@@ -85,14 +92,25 @@ def socket_path_too_long(
             yield _finding(named(folder), "vLLM's sockets", folder.path, f"/{_UUID}")
 
 
-def _set_by_key(path: str, configuration: Configuration) -> Healed:
+def _set_by_script(path: str, launch: Launch | Unknown) -> Healed:
+    """A line of the script that names the folder is left out: Ray then chooses a short one."""
+    lines = () if isinstance(launch, Unknown) else launch.settings
+    for line in lines:
+        if line.name == _VARIABLE and line.value and line.in_file and not line.removed:
+            at = Location(line.path, line.line)
+            if path.rstrip("/") == f"{line.value.rstrip('/')}/ray":
+                return healed("HOST108", variable(line.name, line.value, at, None, _WHY))
+    return {}
+
+
+def _set_by_key(path: str, configuration: Configuration | Unknown) -> Healed:
     """A folder that the command itself names is left out: Ray then chooses a short one."""
+    if isinstance(configuration, Unknown):
+        return {}
     word = configuration.override_of(_KEY)
     if word is None or str(word.value).rstrip("/") != path.rstrip("/"):
         return {}
-    return healed(
-        "HOST108", settings(configuration, {_KEY: LEAVE_OUT}, "Ray's own folder has a short path", "")
-    )
+    return healed("HOST108", settings(configuration, {_KEY: LEAVE_OUT}, _WHY, ""))
 
 
 def _length(path: str, more: str) -> int:

@@ -15,7 +15,14 @@ from verl_doctor.checks.variables._variable_examples import SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.launch.environment import Variables
-from verl_doctor.toolkit.collectors.launch.launch import THIS_SHELL, Command, Launch, Setting, Word
+from verl_doctor.toolkit.collectors.launch.launch import (
+    THIS_SHELL,
+    Command,
+    Launch,
+    Setting,
+    Word,
+    where_set,
+)
 from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValue, UnreadableValues
 from verl_doctor.toolkit.collectors.vllm.refusals import EXPANDABLE, VllmRefusals
 from verl_doctor.toolkit.facts import Unknown
@@ -211,7 +218,7 @@ def _unreadable(
     unreadable: UnreadableValues | Unknown, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
     for value in () if isinstance(unreadable, Unknown) else unreadable.values:
-        for place in places(value.name, variables, launch)[-1:]:
+        for place in _read_by_job(value.name, variables, launch):
             yield _finding(
                 place,
                 f"{value.program} cannot read {place.assignment}: {value.text}",
@@ -220,6 +227,13 @@ def _unreadable(
                 (EVERY_JOB,),
                 value.phase,
             )
+
+
+def _read_by_job(name: str, variables: Variables, launch: Launch | Unknown) -> list[Place]:
+    """The place whose value the job reads, if any: the shell's only where no file certainly sets another."""
+    found = list(zip(places(name, variables, launch), where_set(name, variables, launch), strict=True))
+    certain = [place for place, setting in found if setting.in_file and not setting.conditional]
+    return certain[-1:] or [place for place, _ in found[-1:]]
 
 
 def _accepted(value: UnreadableValue) -> str:

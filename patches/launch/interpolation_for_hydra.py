@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from verl_doctor.patches.shared.edited_files import edited_file
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.edit.command_edit import is_within_a_text
 from verl_doctor.toolkit.edit.launch_text import first_line, last_line, launch_text
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
@@ -38,12 +39,23 @@ def _edited(text: str, line: int, comment: str) -> str:
     Its old lines stay as comments above it.
     """
     lines = text.split("\n")
-    first, last = first_line(lines, line), last_line(lines, line)
+    first, last = _command(lines, line)
     old = lines[first - 1 : last]
     new = "".join(_escaped("\n".join(old))).split("\n")
     indent = old[0][: len(old[0]) - len(old[0].lstrip())]
     kept = [f"{indent}# {was.strip()}  {comment}" for was, now in zip(old, new, strict=True) if was != now]
     return "\n".join([*lines[: first - 1], *kept, *new, *lines[last:]])
+
+
+def _command(lines: Sequence[str], line: int) -> tuple[int, int]:
+    """Return the first and the last line (from 1) of a command, whose texts may have several lines."""
+    readable = [_INTERPOLATION.sub(lambda found: "x" * len(found[0]), text) for text in lines]
+    first, last = first_line(lines, line), last_line(lines, line)
+    while first > 1 and is_within_a_text(readable, first - 1):
+        first = first_line(lines, first - 1)
+    while last < len(lines) and is_within_a_text(readable, last):
+        last = last_line(lines, last + 1)
+    return first, last
 
 
 def _escaped(command: str) -> Iterator[str]:

@@ -6,8 +6,9 @@ parsed again, and must consist of the same commands except for the edited one.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -20,6 +21,8 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
     Node,
     Simple,
+    Text,
+    Unread,
     Written,
     below,
     spaced_assignment,
@@ -28,6 +31,10 @@ from verl_doctor.toolkit.sources.shell.syntax import (
 _MAY_FAIL = frozenset({"((", "let", "read"})
 _DURATION = re.compile(r"[\d.]+[smhd]?")
 _ENDS = re.compile(r"[ \t]*(?:$|[ \t]#|;)")
+NO_BREAK = "\u00a0"
+"""A space that the shell does not take for one."""
+_AFTER_BACKSLASH = re.compile(r"\\[ \t]+$")
+_MARK = "verl_doctor_end_of_line"
 
 
 def allowed_to_fail(source: bytes, path: str, line: int, comment: str) -> bytes:
@@ -99,15 +106,56 @@ def with_aliases(source: bytes, path: str, name: str, comment: str) -> bytes:
     return with_line_before(source, path, lines[0], "shopt -s expand_aliases", comment)
 
 
+def with_plain_blanks(source: bytes, path: str, line: int, comment: str) -> bytes:
+    """Write blanks in place of the non-breaking spaces on this line, none behind a backslash at its end."""
+    text = launch_text(source, path)
+    lines = text.split("\n")
+    old = lines[line - 1]
+    words = [node for node in below(parse(text)) if isinstance(node, Written) and node.line == line]
+    quoted = (part for word in words for part in word.parts if isinstance(part, Text) and part.quoted)
+    if NO_BREAK not in old or any(NO_BREAK in node.text and node.text != NO_BREAK for node in quoted):
+        raise CannotEdit(f"{path}:{line}: a quoted text has a non-breaking space too; edit it by hand")
+    new = old.replace(NO_BREAK, " ")
+    lines[line - 1] = _AFTER_BACKSLASH.sub(r"\\", new)
+    first = first_line([row.replace(NO_BREAK, " ") for row in text.split("\n")], line)
+    indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
+    lines.insert(first - 1, f"{indent}# {old.strip()}  {comment}")
+    after = "\n".join(lines)
+    if has_broken_syntax(after) or is_within_a_text(text.split("\n"), line):
+        raise CannotEdit(f"{path}:{line}: the line cannot be edited without changing the code around it")
+    return after.encode()
+
+
 def with_line_before(source: bytes, path: str, line: int, new: str, comment: str) -> bytes:
     """Add a line before the command on this line (from 1)."""
     text = launch_text(source, path)
     after = _with_row(text, text, line, f"{new}  {comment}")
     added = form(_only(parse(new)), {})
     before = _without(parse(text), added), _count(parse(text), added) + 1
-    if before != (_without(parse(after), added), _count(parse(after), added)):
+    nodes = parse(after)
+    lines = range(first_line(text.split("\n"), line) + 1, line + 2)
+    if before != (_without(nodes, added), _count(nodes, added)) or not _precedes(nodes, added, lines):
         raise CannotEdit(f"{path}:{line}: no line can be added before this command; run this first: {new}")
     return after.encode()
+
+
+def is_within_a_text(lines: Sequence[str], number: int) -> bool:
+    """Return whether this line (from 1) ends within a quoted text, a here-document or `$(...)`."""
+    marked = "\n".join([*lines[: number - 1], f"{lines[number - 1]}{_MARK}", *lines[number:]])
+    nodes = below(parse(marked))
+    texts = (getattr(node, "text", "") or getattr(node, "script", "") for node in nodes)
+    return any(f"{_MARK}\n" in text for text in texts)
+
+
+def has_broken_syntax(text: str) -> bool:
+    """Return whether a part of a script cannot be read as a command."""
+    return any(isinstance(node, Unread) for node in below(parse(text)))
+
+
+def arguments(text: str, line: int) -> tuple[str, ...]:
+    """Return the words of the command that begins on this line, as they are written."""
+    found = [node for node in below(parse(text)) if isinstance(node, Simple) and node.line == line]
+    return tuple(word.raw for node in found for word in node.words if isinstance(word, Written))
 
 
 def _command(text: str, path: str, line: int, fits: Callable[[Simple], bool]) -> Simple:
@@ -159,6 +207,16 @@ def _without(node: Any, added: Any) -> Any:
 
 def _count(node: Any, added: Any) -> int:
     return sum(isinstance(part, Simple) and form(part, {}) == added for part in below(node))
+
+
+def _precedes(node: Any, added: Any, lines: range) -> bool:
+    """Return whether an added command stands right before the one on these lines, or before its block."""
+    if not isinstance(node, tuple):
+        parts = (getattr(node, field.name) for field in fields(node)) if is_dataclass(node) else ()
+        return any(_precedes(part, added, lines) for part in parts)
+    follows = (after for before, after in itertools.pairwise(node) if form(before, {}) == added)
+    simple = (part for after in follows for part in below(after) if isinstance(part, Simple))
+    return any(part.line in lines for part in simple) or any(_precedes(part, added, lines) for part in node)
 
 
 def _filtered(node: Any, keeps: Callable[[Simple], bool]) -> Any:

@@ -13,6 +13,7 @@ from verl_doctor.checks.configuration.path_begins_with_nothing import path_begin
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.patches.launch.aliases_expanded import aliases_expanded
 from verl_doctor.patches.launch.assignment_joined import assignment_joined
+from verl_doctor.patches.launch.exported_variable import exported_variable
 from verl_doctor.patches.launch.failure_allowed import failure_allowed
 from verl_doctor.patches.launch.nothing_found_allowed import nothing_found_allowed
 from verl_doctor.patches.launch.output_folder_made import output_folder_made
@@ -35,6 +36,7 @@ FIXES = {
     for fix in (
         aliases_expanded,
         assignment_joined,
+        exported_variable,
         failure_allowed,
         nothing_found_allowed,
         output_folder_made,
@@ -227,6 +229,19 @@ def test_no_line_is_added_where_none_can_stand(tmp_path: Path, script: str) -> N
         assert isinstance(planned(tmp_path, script)[1], Refusal)
 
 
+def test_variable_is_exported_to_the_shell_of_the_command(tmp_path: Path) -> None:
+    script = f"MODEL=/models/a\nbash -c '{START} actor_rollout_ref.model.path=$MODEL/x'\n"
+    fix, after = repaired(tmp_path, script)
+    assert fix == "exported-variable"
+    assert after.split("\n")[1] == f"export MODEL  {Marker().comment('CFG127')}"
+
+
+@pytest.mark.parametrize("line", ["if true; then\n  MODEL=/a\nfi", "f() { MODEL=/a; }"])
+def test_variable_that_may_not_be_set_is_not_exported(tmp_path: Path, line: str) -> None:
+    script = f"{line}\nbash -c '{START} actor_rollout_ref.model.path=$MODEL/x'\n"
+    assert not any(finding.fix for finding in look(tmp_path, script)[2])
+
+
 @pytest.mark.parametrize("line", ["MODEL = /models/a", "MODEL =/models/a", "MODEL = '/models/a b'"])
 @pytest.mark.parametrize("strict", ["", "set -e\n"])
 def test_assignment_with_blanks_is_joined(tmp_path: Path, line: str, strict: str) -> None:
@@ -265,6 +280,12 @@ def test_module_that_is_opened_as_a_file_gets_its_option(
     fix, after = repaired(tmp_path, script)
     assert fix == "script-word"
     assert f"\n{start} {new} \\\n  trainer.nnodes=1 \\\n" in after
+
+
+def test_module_with_the_ending_of_its_file_loses_it(tmp_path: Path) -> None:
+    fix, after = repaired(tmp_path, "torchrun -m verl.trainer.sft_trainer.py trainer.nnodes=1\n")
+    assert fix == "script-word"
+    assert after.endswith("\ntorchrun -m verl.trainer.sft_trainer trainer.nnodes=1\n")
 
 
 @pytest.mark.parametrize("name", ["train.py", "./verl_train/main_ppo.py", "mine/trainer.py"])

@@ -61,3 +61,11 @@ def test_other_commands_are_unchanged(tmp_path: Path) -> None:
     assert isinstance(text, str)
     assert text.splitlines()[:2] == [f"echo '{INTERPOLATION}'", f"# {INTERPOLATION}"]
     assert isinstance(after(tmp_path / "run.sh", f"echo '{INTERPOLATION}'\n"), Refusal)
+
+
+def test_no_comment_is_written_into_a_text_of_several_lines(tmp_path: Path) -> None:
+    script = f'set -e\nWORDS="\n  a={INTERPOLATION}\n  b=it\'s"\nprintf %s "$WORDS"\n'
+    text = after(tmp_path / "run.sh", script, line=3)
+    assert isinstance(text, str)
+    ran = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, f"\n  a={INTERPOLATION}\n  b=it's")

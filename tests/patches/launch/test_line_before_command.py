@@ -15,9 +15,11 @@ from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModule, MissingModules
+from verl_doctor.toolkit.edit.command_edit import with_line_before
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Subject
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
 from verl_doctor.toolkit.target import Target
 
 START = "python3 -m verl.trainer.main_ppo \\\n  trainer.nnodes=1"
@@ -104,3 +106,18 @@ def test_variable_in_single_quotes_is_filled_in(tmp_path: Path, word: str, given
         return
     assert f"\n{given}\n" not in printed(script)
     assert f"\n{given}\n" in printed(after(changes))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"if test -e /nowhere; then\n  true\nelif {START}; then\n  true\nfi\n",
+        f"if test -e /nowhere; then\n  true\nelse {START}\nfi\n",
+    ],
+)
+def test_no_line_is_added_to_the_branch_above_the_command(tmp_path: Path, script: str) -> None:
+    path = tmp_path / "run.sh"
+    found = read(path, script)
+    assert found.command
+    with pytest.raises(CannotEdit, match="no line can be added"):
+        with_line_before(script.encode(), str(path), found.command.line, "mkdir -p logs", "# why")

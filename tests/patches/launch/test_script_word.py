@@ -16,7 +16,9 @@ from verl_doctor.checks.configuration.override_not_understood import override_no
 from verl_doctor.checks.configuration.overrides_cut_off import overrides_cut_off
 from verl_doctor.checks.shared.configuration import TREE
 from verl_doctor.checks.shared.corrections import variable
+from verl_doctor.patches.launch.every_word_passed import every_word_passed
 from verl_doctor.patches.launch.joined_lines import joined_lines
+from verl_doctor.patches.launch.plain_blanks import plain_blanks
 from verl_doctor.patches.launch.script_module import script_module
 from verl_doctor.patches.launch.script_word import script_word
 from verl_doctor.patches.launch.script_word_changed import script_word_changed
@@ -49,6 +51,8 @@ def look(path: Path, script: str, check: Check) -> tuple[Launch, list[Finding]]:
     assert read.command
     tree = Configuration("/verl/main_ppo.py", "/verl/config", "ppo_trainer", before=TREE, verl="0.6.1")
     there = with_overrides(tree, read.command.words)
+    if check is overrides_cut_off:
+        return read, list(check.judge(read))
     more = (read,) if check is override_not_understood else FACTS.get(check, ())
     return read, list(check.judge(there, *more))
 
@@ -72,6 +76,8 @@ def plan(path: Path, script: str, check: Check) -> tuple[str, list[Change] | Ref
         (config_key_appended_twice, "safe", "'+trainer.nnodes=2'", "'trainer.nnodes=2'"),
         (override_not_understood, "safe", "trainer.logger=[console, wandb]", "trainer.logger='[console, wandb]'"),
         (override_not_understood, "safe", "trainer.total_epochs = 2", "trainer.total_epochs=2"),
+        (override_not_understood, "safe", "--trainer.total_epochs 2", "trainer.total_epochs=2"),
+        (override_not_understood, "safe", "--trainer.total_epochs=2", "trainer.total_epochs=2"),
         (override_not_understood, "safe", "trainer.total_epochs =2", "trainer.total_epochs=2"),
         (override_not_understood, "safe", "trainer.logger='[console'", "trainer.logger='[console]'"),
         (override_not_understood, "safe", "data.train_files=/a/lr=1/x", "data.train_files='\"/a/lr=1/x\"'"),
@@ -245,6 +251,10 @@ def test_conditional_or_repeated_word_is_refused(tmp_path: Path, script: str) ->
             "train \\\n  a.b=1 \\\n  # c.d=2 \\\n  e.f=3\n",
             "  # c.d=2 \\  {mark}\ntrain \\\n  a.b=1 \\\n  e.f=3\n",
         ),
+        (
+            "train \\\n  a.b='[\"c#\"]' # short \\\n  e.f=3\n",
+            "# a.b='[\"c#\"]' # short \\  {mark}\ntrain \\\n  a.b='[\"c#\"]' \\\n  e.f=3\n",
+        ),
     ],
 )
 def test_split_command_is_joined(tmp_path: Path, before: str, after: str) -> None:
@@ -254,6 +264,16 @@ def test_split_command_is_joined(tmp_path: Path, before: str, after: str) -> Non
     (change,) = joined_lines.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
     assert isinstance(change, ReplaceFile)
     assert change.after.decode() == after.format(mark=Marker().comment("CFG104"))
+
+
+def test_text_that_a_script_writes_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    note = "cat > note <<'EOF'\ntrain \\ \n  a.b=1 \\\n  # why\n  c.d=2\nEOF\n"
+    path.write_text(f"{note}train \\ \n  a.b=1\n")
+    finding = Finding("cut", Evidence("x"), Location(str(path), 8))
+    (change,) = joined_lines.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    assert change.after.decode() == f"{note}# train \\  {Marker().comment('CFG104')}\ntrain \\\n  a.b=1\n"
 
 
 def test_backslash_that_is_missing_is_added(tmp_path: Path) -> None:
@@ -279,6 +299,10 @@ def test_backslash_that_is_missing_is_added(tmp_path: Path) -> None:
         "train a.b=1 # one\n  c.d=2 \\\n  e.f=3\n",
         "train a.b=1\nc_d=2 \\\n  e.f=3\n",
         "train a.b=1\n\n  c.d=2\n",
+        "export A=1\n  c.d=2 \\\n  e.f=3\n",
+        "if true; then\n  train\nfi\n  c.d=2 \\\n  e.f=3\n",
+        "for i in 1; do\n  train\ndone\n  c.d=2 \\\n  e.f=3\n",
+        "cat <<'X'\ntrain a.b=1\n  c.d=2\nX\n",
     ],
 )
 def test_line_that_may_end_there_gets_no_backslash(tmp_path: Path, script: str) -> None:
@@ -329,6 +353,87 @@ def test_line_before_another_command_is_not_joined(tmp_path: Path, script: str) 
     path.write_text(script)
     finding = Finding("cut", Evidence("x"), Location(str(path), 1))
     assert isinstance(joined_lines.plan(finding, sources=SourceFiles(), marker=Marker()), Refusal)
+
+
+ARRAY = "ARGS=(trainer.nnodes=1 'trainer.project_name=a b')\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "written", "meant", "check"),
+    [
+        (ARRAY, "$ARGS", '"${ARGS[@]}"', overrides_cut_off),
+        (ARRAY, '"${ARGS}"', '"${ARGS[@]}"', overrides_cut_off),
+        (ARRAY, '"${ARGS[*]}"', '"${ARGS[@]}"', override_not_understood),
+        ("set -- trainer.nnodes=1 'trainer.project_name=a b'\n", '"$*"', '"$@"', override_not_understood),
+        ("MORE='trainer.nnodes=1 +a.b=c'\n", '"$MORE"', "$MORE", override_not_understood),
+        ("MORE='trainer.nnodes=1 +a.b=c'\n", '"${MORE}"', "${MORE}", override_not_understood),
+    ],
+)
+def test_every_word_of_an_array_is_passed(
+    tmp_path: Path, before: str, written: str, meant: str, check: Check
+) -> None:
+    path = tmp_path / "run.sh"
+    script = f"{before}python3 -m verl.trainer.main_ppo {written} trainer.total_epochs=3\n"
+    _, (finding,) = look(path, script, check)
+    assert (finding.fix, finding.location) == ("every-word-passed", Location(str(path), 2))
+    (change,) = every_word_passed.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    read, findings = look(path, change.after.decode(), check)
+    assert change.after.decode().splitlines()[-1] == script.splitlines()[-1].replace(written, meant)
+    assert findings == []
+    assert read.command
+    second = "+a.b=c" if "MORE" in before else "trainer.project_name=a b"
+    assert [word.text for word in read.command.words][:2] == ["trainer.nnodes=1", second]
+
+
+@pytest.mark.parametrize("written", ["'trainer.nnodes=1 data.seed=2'", '"$MORE"'])
+def test_several_settings_in_one_word_are_not_made_one_value(tmp_path: Path, written: str) -> None:
+    script = f"MORE='trainer.nnodes=1 data.seed=2 x'\npython3 -m verl.trainer.main_ppo {written}\n"
+    _, (finding,) = look(tmp_path / "run.sh", script, override_not_understood)
+    assert (finding.fix, finding.remedy) == (None, "write each as a word of its own")
+
+
+@pytest.mark.parametrize(
+    "written", ['"${ARGS[@]}"', "${ARGS[@]}", "${ARGS[*]}", "${ARGS[0]}", "data.x=$ARGS"]
+)
+def test_array_that_is_passed_as_it_should_be_is_left_alone(tmp_path: Path, written: str) -> None:
+    script = f"ARGS=(trainer.nnodes=1 data.y=2)\npython3 -m verl.trainer.main_ppo {written}\n"
+    for check in (overrides_cut_off, override_not_understood):
+        _, findings = look(tmp_path / "run.sh", script, check)
+        assert not any(finding.fix == "every-word-passed" for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (
+            "  trainer.total_epochs=1\u00a0trainer.save_freq=-1 \\\n",
+            "  trainer.total_epochs=1 trainer.save_freq=-1 \\\n",
+        ),
+        ("\u00a0 trainer.total_epochs=1 \\\n", "  trainer.total_epochs=1 \\\n"),
+        ("  trainer.total_epochs=1\u00a0\\\n", "  trainer.total_epochs=1 \\\n"),
+        ("  trainer.total_epochs=1 \\\u00a0\n", "  trainer.total_epochs=1 \\\n"),
+    ],
+)
+def test_non_breaking_space_becomes_a_blank(tmp_path: Path, written: str, meant: str) -> None:
+    path = tmp_path / "run.sh"
+    _, findings = look(path, f"{START}{written}  trainer.test_freq=2\n", override_not_understood)
+    finding = findings[0]
+    assert (finding.fix, finding.location) == ("plain-blanks", Location(str(path), 3))
+    (change,) = plain_blanks.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    kept = f"# {written.strip()}  {Marker().comment('CFG103')}\n"
+    assert change.after.decode() == f"{kept}{START}{meant}  trainer.test_freq=2\n"
+    read, findings = look(path, change.after.decode(), override_not_understood)
+    assert (findings, read.lost) == ([], ())
+
+
+def test_non_breaking_space_in_a_text_stays(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    script = f"{START}  trainer.nnodes=1\u00a0 'trainer.project_name=a\u00a0b'\n"
+    path.write_text(script)
+    finding = Finding("", Evidence(""), Location(str(path), 3))
+    assert isinstance(plain_blanks.plan(finding, sources=SourceFiles(), marker=Marker()), Refusal)
 
 
 def test_only_windows_line_endings_are_replaced(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from verl_doctor.toolkit.sources.shell.found import Argument
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
-from verl_doctor.toolkit.sources.shell.syntax import below, spaced_assignment
+from verl_doctor.toolkit.sources.shell.syntax import Simple, below, spaced_assignment
 from verl_doctor.toolkit.system.secret import (
     is_secret,
     may_hold_secret,
@@ -131,7 +131,12 @@ def _read_launch(
         and any(word.text is None for word in (*found.command.words, *found.command.launcher))
     ):
         hollow = tuple(_hollow(found.command, target, machine, load, is_here=is_here))
-        found = replace(found, hollow=hollow, spaced=tuple(_spaced(hollow, load)))
+        found = replace(
+            found,
+            hollow=hollow,
+            spaced=tuple(_spaced(hollow, load)),
+            not_exported=tuple(_not_exported(hollow, load)),
+        )
     working_dir = next(
         (working_folder for working_folder in [*reader.working_dirs, *named] if working_folder), None
     )
@@ -198,6 +203,17 @@ def _spaced(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -> Iter
             for node in nodes:
                 if spaced_assignment(node) == name:
                     yield SpacedAssignment(name, path, node.line)
+
+
+def _not_exported(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -> Iterator[SpacedAssignment]:
+    """Yield the lines above these words that certainly assign to a variable of theirs."""
+    for word in hollow:
+        text = None if word.path == COMMAND_LINE else load(word.path)
+        nodes = [node for node in parse(text) if isinstance(node, Simple)] if text else []
+        for name in dict.fromkeys(VARIABLE.findall(word.written)):
+            assigned = (part for node in nodes if not node.words for part in node.assignments)
+            lines = [part.line for part in assigned if part.name == name and part.line < word.line]
+            yield from (SpacedAssignment(name, word.path, line) for line in lines[-1:])
 
 
 def _of_batch(text: str, option: re.Pattern[str]) -> int | None:

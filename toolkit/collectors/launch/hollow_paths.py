@@ -41,12 +41,14 @@ class HollowPath:
 class HollowPaths:
     """The hollow paths of the job's command, and its words that interpolate a variable the job lacks.
 
-    `spaced` are the lines that were meant to assign to variables of hollow words.
+    `spaced` are the lines that were meant to assign to variables of hollow words, `not_exported` those that
+    assign to them in a shell around the command's.
     """
 
     paths: tuple[HollowPath, ...] = ()
     lacking: tuple[Word, ...] = ()
     spaced: tuple[SpacedAssignment, ...] = ()
+    not_exported: tuple[SpacedAssignment, ...] = ()
 
 
 @collector(kept=True)
@@ -61,7 +63,7 @@ def hollow_paths(launch: Launch, machine: Machine) -> HollowPaths | Unknown:
         word for word in words if any(_is_lacking(name, launch, machine) for name in variables_of(word))
     )
     paths = tuple(found for word in launch.hollow for found in _of(word))
-    return HollowPaths(paths, lacking, launch.spaced)
+    return HollowPaths(paths, lacking, launch.spaced, launch.not_exported)
 
 
 def variables_of(word: Word) -> list[str]:

@@ -114,7 +114,10 @@ class WorkingDir:
 
 @dataclass(frozen=True)
 class SpacedAssignment:
-    """A line `NAME = value`, which bash takes for a program NAME: the variable stays unset."""
+    """A line `NAME = value`, which bash takes for a program NAME: the variable stays unset.
+
+    Or a line `NAME=value` in a shell that does not export it to the command's.
+    """
 
     name: str
     path: str
@@ -156,19 +159,20 @@ class Launch:
 
     `settings` are the variables given to the command, in order; without a command, every variable found.
     `others` are further commands that start training. `lost` are overrides in the place of a command, which
-    the shell would run as commands. `carriage_returns` are scripts with Windows line ends. `unread` are parts
-    that could not be followed, each a sentence with its line. `refused` are the named scripts that bash
-    cannot parse and invalid `runtime_env` files; `stopped` is where bash stops before training starts in a
-    script that it can parse. `ray_starts` are the words after each `ray start`; `stops_ray`: a `ray stop`
-    precedes all of them. `submitted`: the job is passed to `ray job submit` and does not inherit what the
-    script exports. `nodes` is how many nodes a batch script requests from Slurm, None if it does not specify;
-    `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word.
-    `working_dir` is the folder that Ray sends with the job. `hollow` are the words of the command in which
-    bash replaces unset variables by nothing, `spaced` the lines that were meant to assign to these. `made`
-    are paths that programs called before the job may create, with all below them, `folders` those that
-    `mkdir` makes, empty, `removed` those that the script may remove, move or replace before; `installs`: one
-    of these programs may install packages. `in_container`: the job starts in a container or over ssh, where
-    other files and packages are.
+    the shell would run as commands, and those of an array without an index (`written` is `$NAME`).
+    `carriage_returns` are scripts with Windows line ends. `unread` are parts that could not be followed, each
+    a sentence with its line. `refused` are the named scripts that bash cannot parse and invalid `runtime_env`
+    files; `stopped` is where bash stops before training starts in a script that it can parse. `ray_starts`
+    are the words after each `ray start`; `stops_ray`: a `ray stop` precedes all of them. `submitted`: the job
+    is passed to `ray job submit` and does not inherit what the script exports. `nodes` is how many nodes a
+    batch script requests from Slurm, None if it does not specify; `gpus_per_node` likewise. `limits` are the
+    words after each `ulimit`, "" for an unknown word. `working_dir` is the folder that Ray sends with the
+    job. `hollow` are the words of the command in which bash replaces unset variables by nothing, `spaced` the
+    lines that were meant to assign to these, `not_exported` those that assign to them in another shell than
+    the command's. `made` are paths that programs called before the job may create, with all below them,
+    `folders` those that `mkdir` makes, empty, `removed` those that the script may remove, move or replace
+    before; `installs`: one of these programs may install packages. `in_container`: the job starts in a
+    container or over ssh, where other files and packages are.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -188,6 +192,7 @@ class Launch:
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
     spaced: tuple[SpacedAssignment, ...] = ()
+    not_exported: tuple[SpacedAssignment, ...] = ()
     made: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()

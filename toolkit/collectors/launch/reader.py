@@ -147,6 +147,8 @@ class LaunchReader(LaunchState):
                 self.made.append(ANYWHERE)
             reaching = (*reaching, *from_overrides(program, call.conditional))
             self.working_dirs += folder_of_overrides(program.words)
+            rest = [other for word in program.words for other in word.rest if other.text is not None]
+            self.lost += [other for other in rest if _LOST.match(other.text or "")]
             self.programs.append(
                 Program(
                     module=program.module,

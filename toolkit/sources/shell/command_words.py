@@ -20,7 +20,10 @@ def arguments(words: Iterable[Written | Assignment], scope: Scope, path: str) ->
     for word in words:
         if isinstance(word, Written):
             values = fields(word.parts, scope)
-            found += map(_argument, values, _sources(word, len(values), scope, path))
+            passed_words = list(map(_argument, values, _sources(word, len(values), scope, path)))
+            if rest := _rest(word, scope, path):
+                passed_words[-1:] = [replace(last, rest=rest) for last in passed_words[-1:]]
+            found += passed_words
         else:
             value = text(word.value, scope) if word.items is None else None
             found.append(
@@ -35,6 +38,16 @@ def _argument(value: str | None, source: Argument) -> Argument:
         place = (value.path, value.line) if value.line else (source.path, source.line)
         return Argument(value, *place, value.written or source.written, value.conditional)
     return replace(source, text=value)
+
+
+def _rest(word: Written, scope: Scope, path: str) -> tuple[Argument, ...]:
+    """Return the elements of an array that are not passed since its index is missing: `$NAME`."""
+    part = word.parts[0] if len(word.parts) == 1 else None
+    if not isinstance(part, Parameter) or scope.is_zsh or part != Parameter(part.name, part.quoted):
+        return ()
+    array = scope.get(part.name)
+    others = array[1:] if isinstance(array, Array) else []
+    return tuple(Argument(other, path, word.line, word.raw) for other in others)
 
 
 def _sources(word: Written, count: int, scope: Scope, path: str) -> list[Argument]:

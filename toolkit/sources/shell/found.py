@@ -14,7 +14,8 @@ class Argument:
 
     `text` is None when it cannot be determined, `written` is as in the script.
 
-    `conditional`: it exists only under a condition.
+    `conditional`: it exists only under a condition. `rest` are the other elements of an array without an
+    index, of which bash passes the first alone.
     """
 
     text: str | None
@@ -22,6 +23,7 @@ class Argument:
     line: int
     written: str
     conditional: bool = False
+    rest: tuple[Argument, ...] = ()
 
 
 @dataclass(frozen=True)

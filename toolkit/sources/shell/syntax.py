@@ -5,6 +5,7 @@ Nothing is run or expanded here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
@@ -217,6 +218,22 @@ def below(node: Any) -> Iterator[Any]:
         yield node
         for part in fields(node):
             yield from below(getattr(node, part.name))
+
+
+_NOT_EVERY_WORD = re.compile(
+    r"\"?\$(?:(?P<all>\*)|(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:\[\*\])?\})\"?"
+)
+
+
+def every_word(written: str) -> str:
+    """Return what passes all elements as words of their own in place of `$NAME`, `"${NAME[*]}"` or `"$*"`.
+
+    "" for any other word.
+    """
+    found = _NOT_EVERY_WORD.fullmatch(written)
+    if found is None:
+        return ""
+    return '"$@"' if found["all"] else f'"${{{found["bare"] or found["name"]}[@]}}"'
 
 
 def spaced_assignment(node: Any) -> str:
