@@ -17,7 +17,7 @@ from verl_doctor.toolkit.collectors.launch.launch import (
     COMMAND_LINE,
     VARIABLE,
     Launch,
-    SpacedAssignment,
+    LostAssignment,
     Word,
 )
 from verl_doctor.toolkit.facts import Unknown
@@ -108,12 +108,12 @@ def _examples() -> list[Example]:
         ),
         Example(
             "blanks around the sign of an assignment",
-            (replace(_FOUND, spaced=(SpacedAssignment(name="DATA_DIR", path=SCRIPT, line=2),)),),
+            (replace(_FOUND, spaced=(LostAssignment(name="DATA_DIR", path=SCRIPT, line=2),)),),
             "DATA_DIR is set neither here nor in the script",
         ),
         Example(
             "a variable that is not exported to the shell of the command",
-            (replace(_FOUND, not_exported=(SpacedAssignment(name="DATA_DIR", path=SCRIPT, line=2),)),),
+            (replace(_FOUND, not_exported=(LostAssignment(name="DATA_DIR", path=SCRIPT, line=2),)),),
             "the script sets DATA_DIR and does not export it",
         ),
         Example(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from verl_doctor.patches.shared.edited_files import edited_file
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.edit.command_edit import allowed_to_fail
 from verl_doctor.toolkit.marker import Marker
@@ -22,10 +20,9 @@ def nothing_found_allowed(finding: Finding, sources: SourceFiles, marker: Marker
     line = finding.location.line if finding.location else None
     if not line:
         return Refusal("the finding names no line")
-    changes = edited_file(
-        finding, sources, lambda path, before: allowed_to_fail(before, path, line, marker.comment("CFG116"))
+    return edited_file(
+        finding,
+        sources,
+        lambda path, before: allowed_to_fail(before, path, line, marker.comment("CFG116")),
+        "where nothing is found, the variable is empty",
     )
-    if isinstance(changes, Refusal):
-        return changes
-    why = "where nothing is found, the variable is empty"
-    return [replace(change, why=why) for change in changes if isinstance(change, ReplaceFile)]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from verl_doctor.patches.shared.edited_files import edited_file
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.edit.command_edit import only_if_it_exists
 from verl_doctor.toolkit.marker import Marker
@@ -22,10 +20,9 @@ def startup_file_optional(finding: Finding, sources: SourceFiles, marker: Marker
     line = finding.location.line if finding.location else None
     if not line:
         return Refusal("the finding names no line")
-    changes = edited_file(
-        finding, sources, lambda path, before: only_if_it_exists(before, path, line, marker.comment("CFG116"))
+    return edited_file(
+        finding,
+        sources,
+        lambda path, before: only_if_it_exists(before, path, line, marker.comment("CFG116")),
+        "the file does not exist here: what it would set is missing",
     )
-    if isinstance(changes, Refusal):
-        return changes
-    why = "the file does not exist here: what it would set is missing"
-    return [replace(change, why=why) for change in changes if isinstance(change, ReplaceFile)]

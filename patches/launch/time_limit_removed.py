@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from verl_doctor.patches.shared.edited_files import edited_files
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.patches.shared.edited_files import edited_file
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
 from verl_doctor.toolkit.edit.command_edit import without_time_limit
@@ -25,12 +23,9 @@ def time_limit_removed(
     if place is None or not place.line or place.path == COMMAND_LINE or launch.command is None:
         return Refusal("the time limit is in no file; remove it by hand")
     line = place.line
-    changes = edited_files(
-        [place.path],
+    return edited_file(
+        finding,
         sources,
         lambda path, before: without_time_limit(before, path, line, marker.comment("CFG132")),
+        "the job runs until it ends, without a time limit",
     )
-    if isinstance(changes, Refusal):
-        return changes
-    why = "the job runs until it ends, without a time limit"
-    return [replace(change, why=why) for change in changes if isinstance(change, ReplaceFile)]

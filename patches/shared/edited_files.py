@@ -31,12 +31,12 @@ def paths_of(finding: Finding) -> list[str]:
 
 
 def edited_file(
-    finding: Finding, sources: SourceFiles, edit: Callable[[str, bytes], bytes]
+    finding: Finding, sources: SourceFiles, edit: Callable[[str, bytes], bytes], why: str = ""
 ) -> list[Change] | Refusal:
     """Return the change of the single file that a finding names."""
     if finding.location is None:
         return Refusal("the finding names no file")
-    return edited_files([finding.location.path], sources, edit)
+    return edited_files([finding.location.path], sources, edit, why)
 
 
 def edited_files(

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.collectors.launch.launch import (
     Launch,
     ScriptError,
     Setting,
-    SpacedAssignment,
+    LostAssignment,
     Word,
     WorkingDir,
     load_text,
@@ -191,7 +191,7 @@ def _hollow(
             yield supposed
 
 
-def _spaced(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -> Iterator[SpacedAssignment]:
+def _spaced(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -> Iterator[LostAssignment]:
     """Yield the lines that assign to an unset variable of these words, with a blank before the sign."""
     names: dict[str, dict[str, None]] = {}
     for word in hollow:
@@ -202,10 +202,10 @@ def _spaced(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -> Iter
         for name in unset:
             for node in nodes:
                 if spaced_assignment(node) == name:
-                    yield SpacedAssignment(name, path, node.line)
+                    yield LostAssignment(name, path, node.line)
 
 
-def _not_exported(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -> Iterator[SpacedAssignment]:
+def _not_exported(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -> Iterator[LostAssignment]:
     """Yield the lines above these words that certainly assign to a variable of theirs."""
     for word in hollow:
         text = None if word.path == COMMAND_LINE else load(word.path)
@@ -213,7 +213,7 @@ def _not_exported(hollow: tuple[Word, ...], load: Callable[[str], str | None]) -
         for name in dict.fromkeys(VARIABLE.findall(word.written)):
             assigned = (part for node in nodes if not node.words for part in node.assignments)
             lines = [part.line for part in assigned if part.name == name and part.line < word.line]
-            yield from (SpacedAssignment(name, word.path, line) for line in lines[-1:])
+            yield from (LostAssignment(name, word.path, line) for line in lines[-1:])
 
 
 def _of_batch(text: str, option: re.Pattern[str]) -> int | None:

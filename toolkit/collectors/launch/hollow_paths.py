@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.launch.driver_variable import driver_variable
-from verl_doctor.toolkit.collectors.launch.launch import VARIABLE, Launch, SpacedAssignment, Word
+from verl_doctor.toolkit.collectors.launch.launch import VARIABLE, Launch, LostAssignment, Word
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
@@ -47,8 +47,8 @@ class HollowPaths:
 
     paths: tuple[HollowPath, ...] = ()
     lacking: tuple[Word, ...] = ()
-    spaced: tuple[SpacedAssignment, ...] = ()
-    not_exported: tuple[SpacedAssignment, ...] = ()
+    spaced: tuple[LostAssignment, ...] = ()
+    not_exported: tuple[LostAssignment, ...] = ()
 
 
 @collector(kept=True)

@@ -113,10 +113,11 @@ class WorkingDir:
 
 
 @dataclass(frozen=True)
-class SpacedAssignment:
-    """A line `NAME = value`, which bash takes for a program NAME: the variable stays unset.
+class LostAssignment:
+    """A line that was meant to assign to a variable of the job's command.
 
-    Or a line `NAME=value` in a shell that does not export it to the command's.
+    In `NAME = value` bash takes NAME for a program; `NAME=value` in the shell around the command's needs an
+    export.
     """
 
     name: str
@@ -191,8 +192,8 @@ class Launch:
     limits: tuple[tuple[str, ...], ...] = ()
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
-    spaced: tuple[SpacedAssignment, ...] = ()
-    not_exported: tuple[SpacedAssignment, ...] = ()
+    spaced: tuple[LostAssignment, ...] = ()
+    not_exported: tuple[LostAssignment, ...] = ()
     made: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
