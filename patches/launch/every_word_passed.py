@@ -21,8 +21,10 @@ def every_word_passed(finding: Finding, sources: SourceFiles, marker: Marker) ->
     if place is None or not place.line or subject is None or not subject.detail:
         return Refusal("the finding names no array and no variable")
     edit = WordEdit(place.line, subject.name, (subject.detail,))
+    is_array = "[@]" in subject.detail and "*" not in subject.name
+    comment = marker.comment("CFG104" if is_array else "CFG103")
     return edited_files(
         [place.path],
         sources,
-        lambda path, before: edited_words(before, path, [edit], marker.comment("CFG104")),
+        lambda path, before: edited_words(before, path, [edit], comment),
     )

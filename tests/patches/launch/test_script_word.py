@@ -378,6 +378,7 @@ def test_every_word_of_an_array_is_passed(
     assert (finding.fix, finding.location) == ("every-word-passed", Location(str(path), 2))
     (change,) = every_word_passed.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
     assert isinstance(change, ReplaceFile)
+    assert f"verl-doctor: {'CFG104' if check is overrides_cut_off else 'CFG103'}\n" in change.after.decode()
     read, findings = look(path, change.after.decode(), check)
     assert change.after.decode().splitlines()[-1] == script.splitlines()[-1].replace(written, meant)
     assert findings == []
@@ -391,6 +392,13 @@ def test_several_settings_in_one_word_are_not_made_one_value(tmp_path: Path, wri
     script = f"MORE='trainer.nnodes=1 data.seed=2 x'\npython3 -m verl.trainer.main_ppo {written}\n"
     _, (finding,) = look(tmp_path / "run.sh", script, override_not_understood)
     assert (finding.fix, finding.remedy) == (None, "write each as a word of its own")
+
+
+def test_array_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    script = (
+        "ARGS=(a.b=1 c.d=2)\npython3 prepare.py $ARGS\npython3 -m verl.trainer.main_ppo trainer.nnodes=1\n"
+    )
+    assert look(tmp_path / "run.sh", script, overrides_cut_off)[1] == []
 
 
 @pytest.mark.parametrize(

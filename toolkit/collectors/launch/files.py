@@ -24,7 +24,7 @@ from verl_doctor.toolkit.collectors.launch.launch import (
     WorkingDir,
     load_text,
 )
-from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
+from verl_doctor.toolkit.collectors.launch.reader import LOST, LaunchReader
 from verl_doctor.toolkit.collectors.launch.shell_refused import refused
 from verl_doctor.toolkit.collectors.launch.stopped import not_found, stopped
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_in_file
@@ -234,6 +234,7 @@ def _launch(
     reader: LaunchReader, files: tuple[tuple[str, Kind], ...], settings: list[Setting], machine: Machine
 ) -> Launch:
     program = reader.training
+    rest = [other for word in (program.words if program else ()) for other in word.rest]
     images = [
         change
         for change in reader.changes
@@ -248,7 +249,7 @@ def _launch(
         tuple(dict.fromkeys(settings)),
         _command(program) if program else None,
         tuple(_command(other) for other in reader.programs if other is not program and other.rank),
-        _words(reader.lost),
+        _words([*reader.lost, *(other for other in rest if LOST.match(other.text or ""))]),
         tuple(
             path for path, kind in files if kind == "shell script" and _has_carriage_returns(path, machine)
         ),

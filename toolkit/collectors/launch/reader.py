@@ -55,8 +55,8 @@ from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange, ShellState
 from verl_doctor.toolkit.sources.shell.walk import Walk
 
-# A dotted override in the place of a command: the rest of a command that was cut off.
-_LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
+LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
+"""A dotted override. In the place of a command it is the rest of one that was cut off."""
 _BATCH_EXPORTS = re.compile(r"\A(?:#.*\n|\s*\n)*?#SBATCH\s+(?:.*\s)?--export(?:=|\s+)(\S+)")
 _SLURM_CONTAINER = "--container-image"
 _MAKES = frozenset({"make", "gmake"})
@@ -123,7 +123,7 @@ class LaunchReader(LaunchState):
         if self.training is None:
             self.removed += [*outputs_before(walk, call), *may_remove(call, unwrapped)]
             self.made += awaited_before(walk, call)
-        if _LOST.match(first.text if first.text is not None else first.written):
+        if LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
             return
         if unwrapped.folder is not None:
@@ -147,8 +147,6 @@ class LaunchReader(LaunchState):
                 self.made.append(ANYWHERE)
             reaching = (*reaching, *from_overrides(program, call.conditional))
             self.working_dirs += folder_of_overrides(program.words)
-            rest = [other for word in program.words for other in word.rest if other.text is not None]
-            self.lost += [other for other in rest if _LOST.match(other.text or "")]
             self.programs.append(
                 Program(
                     module=program.module,
