@@ -7,6 +7,7 @@ an index) is collected in the same way but stays on this machine: rules over por
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import typing
@@ -68,12 +69,10 @@ class FactReference:
         self.key = key
         self._fact = fact
 
-    @classmethod
-    def of(cls, fact: type | FactReference) -> FactReference:
+    @staticmethod
+    def of(fact: type | FactReference) -> FactReference:
         """Return the reference to a loaded class."""
-        return (
-            fact if isinstance(fact, FactReference) else cls(f"{fact.__module__}:{fact.__qualname__}", fact)
-        )
+        return fact if isinstance(fact, FactReference) else _reference(fact)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FactReference) and other.key == self.key
@@ -97,6 +96,11 @@ class FactReference:
             found: type = imported(module, path)
             self._fact = found
         return self._fact
+
+
+@functools.lru_cache(maxsize=1024)
+def _reference(fact: type) -> FactReference:
+    return FactReference(f"{fact.__module__}:{fact.__qualname__}", fact)
 
 
 @dataclass(frozen=True)

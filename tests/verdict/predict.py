@@ -46,6 +46,7 @@ from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python import resolve
 from verl_doctor.toolkit.target import Options, discover
 
 # What is seen of an H200 itself, whatever is installed there.
@@ -141,6 +142,7 @@ def files_read_once() -> Iterator[None]:
         mock.patch.object(ast, "parse", parsed),
         mock.patch.object(data_tables, "_query", described_once),
         mock.patch.object(uses_collector, "in_child", lambda work, _: work()),
+        mock.patch.object(resolve, "_summary_of", functools.lru_cache(maxsize=4096)(resolve._summary_of)),
     ):
         yield
 

@@ -28,10 +28,10 @@ class Turns:
 
     def __init__(self, patience: float = _LONGEST_TURN) -> None:
         self._patience = patience
-        self._freed = threading.Condition()
+        self._lock = threading.Lock()
         self._holder: int | None = None
         self._until = 0.0
-        self._weights: dict[int, float] = {}
+        self._waiting: dict[int, tuple[float, threading.Condition]] = {}
         self.at_work: dict[int, str] = {}
 
     @contextlib.contextmanager
@@ -59,26 +59,30 @@ class Turns:
                 self._take(math.inf)
 
     def _take(self, weight: float) -> None:
-        own = threading.get_ident()
-        with self._freed:
-            self._weights[own] = weight
-            while self._is_held() or weight < max(self._weights.values()):
-                self._freed.wait(max(self._until - time.monotonic(), _SOON))
-            del self._weights[own]
+        own, freed = threading.get_ident(), threading.Condition(self._lock)
+        with self._lock:
+            self._waiting[own] = weight, freed
+            while self._is_held() or weight < self._heaviest()[0]:
+                freed.wait(max(self._until - time.monotonic(), _SOON))
+            del self._waiting[own]
             self._holder = own
             self._until = time.monotonic() + self._patience
 
     def _leave(self) -> bool:
-        """End a turn.
+        """End a turn, and wake the thread that is next: dozens wait, and each that wakes costs two switches.
 
         Return whether this thread still held it: another may have taken it after the time limit.
         """
-        with self._freed:
+        with self._lock:
             if self._holder != threading.get_ident():
                 return False
             self._holder = None
-            self._freed.notify_all()
+            if self._waiting:
+                self._heaviest()[1].notify()
             return True
+
+    def _heaviest(self) -> tuple[float, threading.Condition]:
+        return max(self._waiting.values(), key=lambda waiting: waiting[0])
 
     def _is_held(self) -> bool:
         return self._holder is not None and self._until > time.monotonic()

@@ -247,6 +247,7 @@ def is_secret(name: str, value: str) -> bool:
     return "token" not in name.lower() or _NUMBERS.fullmatch(value) is None
 
 
+@lru_cache(maxsize=4096)  # a configuration is read without overrides and with them
 def setting_is_secret(key: str, value: str) -> bool:
     """Return whether a setting's value may be a secret, by any part of its dotted key or by the value."""
     if may_hold_secret(value):

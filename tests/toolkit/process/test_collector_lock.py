@@ -153,7 +153,7 @@ def test_heaviest_collector_is_next() -> None:
         with turns.turn():
             ended = [pool.submit(work, weight) for weight in (1.0, 5.0, 3.0)]
             ends = time.monotonic() + _LONG
-            while len(turns._weights) < 3 and time.monotonic() < ends:
+            while len(turns._waiting) < 3 and time.monotonic() < ends:
                 time.sleep(0.001)
         for future in ended:
             future.result(_LONG)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -64,8 +65,11 @@ class Packages:
 
     def get(self, *names: str) -> Distribution | None:
         """Return the first of these canonical names that is installed."""
-        by_name = {distribution.name: distribution for distribution in self.distributions}
-        return next((by_name[name] for name in names if name in by_name), None)
+        return next((self._by_name[name] for name in names if name in self._by_name), None)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Distribution]:
+        return {distribution.name: distribution for distribution in self.distributions}
 
 
 @collector(timeout=20, kept=True)

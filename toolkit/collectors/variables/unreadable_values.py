@@ -218,6 +218,7 @@ def _in_vllm(path: Path, given: Mapping[str, str]) -> UnreadableValues:
     """Check the entries of vLLM's table of variables: every process of the engine evaluates all of them."""
     from verl_doctor.toolkit.sources.python.definitions import (  # noqa: PLC0415 - only where such variables are set
         FunctionNode,
+        Module,
     )
     from verl_doctor.toolkit.sources.python.refusals.follower import Follower  # noqa: PLC0415
     from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError, RefusedError  # noqa: PLC0415
@@ -235,7 +236,7 @@ def _in_vllm(path: Path, given: Mapping[str, str]) -> UnreadableValues:
             [SourceTree(path.parent, "vllm")],
             lambda _: None,
             variable=given.get,
-            modules={"vllm.envs": (path, tree)},
+            modules={"vllm.envs": Module("vllm.envs", path, tree)},
         )
         try:
             value = follower.expression(entry.body if isinstance(entry, ast.Lambda) else entry, "vllm.envs")

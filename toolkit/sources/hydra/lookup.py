@@ -46,8 +46,8 @@ def lookup(tree: Mapping[str, Any], key: str, depth: int = 0) -> Any:
     value: Any = tree
     steps = key.split(".") if key else []
     for place, step in enumerate(steps):
-        parent = ".".join(steps[:place])
-        value = resolved(tree, value, parent, depth)
+        if isinstance(value, str):
+            value = resolved(tree, value, ".".join(steps[:place]), depth)
         if value is UNDETERMINED:
             return UNDETERMINED
         if isinstance(value, (list, tuple)) and step.isascii() and step.isdigit():
@@ -55,7 +55,7 @@ def lookup(tree: Mapping[str, Any], key: str, depth: int = 0) -> Any:
                 return MISSING
             value = value[int(step)]
             continue
-        if not isinstance(value, Mapping) or step not in value:
+        if not isinstance(value, (dict, Mapping)) or step not in value:  # dict first: that is decided at once
             return MISSING
         value = value[step]
     return resolved(tree, value, key, depth)

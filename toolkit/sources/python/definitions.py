@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,49 @@ from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parsed
 
 _DEEPEST = 12  # of imports that pass a name on, and of base classes
-Modules = dict[str, tuple[Path, ast.Module] | None]
-"""Parsed modules by name, None for those that do not exist or cannot be parsed."""
-
 _Binding = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.expr | tuple[str, str]
 """A definition, a value, or the module and the name of an import."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed module."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+    @property
+    def is_package(self) -> bool:
+        """Whether relative imports start from the module itself."""
+        return self.path.name == "__init__.py"
+
+    @cached_property
+    def bound(self) -> tuple[Mapping[str, list[_Binding]], list[str]]:
+        """What binds each name of the module, and the modules of which it imports everything."""
+        bound: dict[str, list[_Binding]] = {}
+        stars: list[str] = []
+        for part in self.tree.body:
+            match part:
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    bound.setdefault(name, []).append(part)
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=value)
+                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                ):
+                    bound.setdefault(name, []).append(value)
+                case ast.ImportFrom():
+                    base = _imported(part, self.name, is_package=self.is_package)
+                    for alias in part.names:
+                        if alias.name == "*":
+                            stars.append(base)
+                        else:
+                            bound.setdefault(alias.asname or alias.name, []).append((base, alias.name))
+        return bound, stars
+
+
+Modules = dict[str, Module | None]
+"""Parsed modules by name, None for those that do not exist or cannot be parsed."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +101,6 @@ class Definitions:
         self._trees = tuple(trees)
         self._modules: Modules = {} if modules is None else modules
         self._evaluate = evaluate
-        self._bound: dict[str, tuple[Mapping[str, list[_Binding]], list[str]]] = {}
 
     def named(self, name: str) -> Any:
         """Return what a dotted name refers to: a class, a function, a constant; `UNCLEAR` where unknown."""
@@ -81,7 +119,7 @@ class Definitions:
     def place(self, module: str, line: int) -> str:
         """Return a line of a module as "path:line"."""
         source = self._module(module)
-        return f"{source[0] if source else module}:{line}"
+        return f"{source.path if source else module}:{line}"
 
     def is_foreign(self, owner: ClassNode) -> bool:
         """Return whether a class belongs to a library, whose constructor checks what the tree passes to it.
@@ -98,38 +136,12 @@ class Definitions:
         source = self._module(module)
         if source is None or depth > _DEEPEST:
             return UNCLEAR
-        bound, stars = self._bound_in(module, source[1])
+        bound, stars = source.bound
         found = [self._value_of(part, module, depth) for part in bound.get(name, ())]
         if not found and self._module(f"{module}.{name}") is None:
             known = (self.in_module(base, name, depth + 1) for base in stars)
             return next((value for value in known if value is not UNCLEAR), UNCLEAR)
         return found[0] if len(found) == 1 else UNCLEAR
-
-    def _bound_in(self, module: str, tree: ast.Module) -> tuple[Mapping[str, list[_Binding]], list[str]]:
-        """Return what binds each name of a module, and the modules of which it imports everything."""
-        if module not in self._bound:
-            bound: dict[str, list[_Binding]] = {}
-            stars: list[str] = []
-            for part in tree.body:
-                match part:
-                    case (
-                        ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name)
-                    ):
-                        bound.setdefault(name, []).append(part)
-                    case (
-                        ast.Assign(targets=[ast.Name(id=name)], value=value)
-                        | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-                    ):
-                        bound.setdefault(name, []).append(value)
-                    case ast.ImportFrom():
-                        base = self.imported(part, module)
-                        for alias in part.names:
-                            if alias.name == "*":
-                                stars.append(base)
-                            else:
-                                bound.setdefault(alias.asname or alias.name, []).append((base, alias.name))
-            self._bound[module] = bound, stars
-        return self._bound[module]
 
     def _value_of(self, part: _Binding, module: str, depth: int) -> Any:
         match part:
@@ -144,13 +156,8 @@ class Definitions:
 
     def imported(self, node: ast.ImportFrom, module: str) -> str:
         """Return the full name of the module from which a statement of this module imports."""
-        if not node.level:
-            return node.module or ""
         source = self._module(module)
-        steps = module.split(".")
-        is_package = source is not None and source[0].name == "__init__.py"
-        above = steps[: len(steps) - node.level + (1 if is_package else 0)]
-        return ".".join([*above, *([node.module] if node.module else [])])
+        return _imported(node, module, is_package=source is not None and source.is_package)
 
     def bases(self, owner: ClassNode, depth: int = 0) -> Iterator[ClassNode]:
         """Yield a class and its known bases, the nearest first."""
@@ -197,7 +204,7 @@ class Definitions:
             found = self.attribute(found, step)
         return found
 
-    def _module(self, name: str) -> tuple[Path, ast.Module] | None:
+    def _module(self, name: str) -> Module | None:
         if name not in self._modules:
             self._modules[name] = None
             for tree in self._trees:
@@ -206,7 +213,7 @@ class Definitions:
                 if file is None or not str(file.path).endswith(".py"):
                     continue
                 if found := parsed(file.path):
-                    self._modules[name] = (file.path, found)
+                    self._modules[name] = Module(name, file.path, found)
         return self._modules[name]
 
     def _constant(self, value: ast.expr, module: str) -> Any:
@@ -220,3 +227,11 @@ class Definitions:
             case ast.Constant() | ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
                 return self._evaluate(value, module)
         return UNCLEAR
+
+
+def _imported(node: ast.ImportFrom, module: str, *, is_package: bool) -> str:
+    if not node.level:
+        return node.module or ""
+    steps = module.split(".")
+    above = steps[: len(steps) - node.level + is_package]
+    return ".".join([*above, *([node.module] if node.module else [])])

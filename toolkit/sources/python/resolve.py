@@ -165,8 +165,8 @@ class Sources:
         tree = self.tree_of(name)
         if tree is not None and not isinstance(source, Unreadable) and not tree.concerns(source):
             return Opaque(f"{name} contains nothing about {', '.join(tree.about)}")
-        parsed = source if isinstance(source, Unreadable) else parse(source, file.path)
-        return self._unread(name, file, parsed) if isinstance(parsed, Unreadable) else _summary(parsed, file)
+        found = source if isinstance(source, Unreadable) else _summary_of(source, file)
+        return self._unread(name, file, found) if isinstance(found, Unreadable) else found
 
     def _unread(self, name: str, file: ModuleFile, why: Unreadable) -> Opaque:
         self.unread[name] = file, why
@@ -335,6 +335,11 @@ def _summary(tree: ast.Module, file: ModuleFile) -> Module | Opaque:
         except RecursionError:
             of_tree[file] = Opaque(f"{file.path} is nested too deep")
     return of_tree[file]
+
+
+def _summary_of(source: bytes, file: ModuleFile) -> Module | Opaque | Unreadable:
+    tree = parse(source, file.path)
+    return tree if isinstance(tree, Unreadable) else _summary(tree, file)
 
 
 def may_be_built(name: str) -> bool:
