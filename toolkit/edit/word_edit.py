@@ -122,6 +122,12 @@ def _word(edit: WordEdit, words: Sequence[Written], text: str, path: str) -> Wri
     if len(here) == 1 and text[here[0].at : here[0].end] == edit.written:
         return here[0]
     elsewhere = [] if here else _elsewhere(edit, words, text)
+    quoted = next((new for new in edit.new if not here and not _IN_A_TEXT.fullmatch(new)), "")
+    if quoted and not elsewhere:
+        raise CannotEdit(
+            f"{path}:{edit.line}: {edit.written} is part of a text, in which {quoted} would need quotes "
+            "of its own; edit it by hand"
+        )
     if len(elsewhere) != 1:
         raise CannotEdit(f"{path}:{edit.line}: {edit.written} does not occur there exactly once")
     return elsewhere[0]

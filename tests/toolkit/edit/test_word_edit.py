@@ -128,7 +128,16 @@ def test_old_line_is_kept_as_a_comment_above_its_command() -> None:
         ("train a=1 a=1\n", WordEdit(1, "a=1", ("a=2",)), "does not occur there exactly once"),
         ("train a=2\n", WordEdit(1, "a=1"), "does not occur there exactly once"),
         ("X='a=1'\nY='a=1'\ntrain $X\n", WordEdit(3, "a=1"), "does not occur there exactly once"),
-        ("X='a=1'\ntrain $X\n", WordEdit(2, "a=1", ("a='x y'",)), "does not occur there exactly once"),
+        (
+            "X='a=1'\ntrain $X\n",
+            WordEdit(2, "a=1", ("a='x y'",)),
+            "is part of a text, in which a='x y' would",
+        ),
+        (
+            "bash -c 'train a=1'\n",
+            WordEdit(1, "a=1", ("b='[x]'",), follows=True),
+            "is part of a text, in which b='.x.' would",
+        ),
         ("# a=1\ntrain $X\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
         ("cat <<EOF\na=1 a=1\nEOF\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
         ("train a=1\n", WordEdit(1, "a=1", ("a=$(rm x",)), "not a single shell word"),
