@@ -61,7 +61,7 @@ _OF_VERL = re.compile(
 STANDARD = re.compile(
     r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^(?:\w+/.*|\w+)\.py[xi]$|\.pxi$|"
     # modules that only forward calls
-    r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame)\.py$"
+    r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame|_ops)\.py$"
 )
 _NOT_FORWARDED = frozenset({"load_state_dict", "_load_from_state_dict"})
 """Functions of these modules that do something of their own."""
