@@ -48,6 +48,13 @@ def test_consequence_alone_is_the_answer_with_where_to_look() -> None:
     assert error.signature.remedy.startswith("find the rank that did not arrive")
 
 
+def test_failed_operation_of_nccl_is_no_success() -> None:
+    log = "node7:40:48 [0] proxy.cc:1040 NCCL WARN [Proxy Service 8] Failed to execute operation Connect from rank 8, retcode 2\n"
+    error = read(list(log_lines(f"{log}node7:40:48 [0] NCCL INFO proxy.cc:914 -> 2\n{log}")), "run.log").error
+    assert error is not None
+    assert error.kind == "consequence"
+
+
 def test_exception_of_a_task_without_its_traceback_is_not_blamed_on_ray() -> None:
     log = traceback(
         "ray.exceptions.RayTaskError(AttributeError): ray::TrainActor.connect() (pid=40, ip=10.0.0.1, actor_id=43, repr=<tr",
