@@ -38,7 +38,8 @@ _NAMES = (
     r"|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|nemo_gym|miles|siirl|cosmos_rl|open_instruct"
     r"|agentlightning|sglang_router|bitsandbytes|xformers|liger_kernel|mindspeed_llm|mindspeed_mm"
     r"|mindspeed_rl|MindSpeed|MindSpeed-LLM|MindSpeed-MM|MindSpeed-RL|Megatron-LM|Megatron-Bridge"
-    r"|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+    r"|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift|diffusers|optimum|lerobot|torchao|torchvision"
+    r"|torchaudio|timm|llmcompressor|compressed_tensors|fairseq|colossalai|xgrammar|mcore_adapter|chatlearn"
 )
 REMOTE_CODE = "transformers_modules"
 """The package in which transformers puts the code that a model brings with it."""
@@ -46,7 +47,9 @@ KNOWN = frozenset(_NAMES.split("|"))
 """The projects whose source trees are not the job's own code."""
 # The home of Ray's images and the folder of its sessions are no source tree of Ray.
 _TREE = rf"(?:^|/)(?!(?<=/home/)ray/|(?<=/tmp/)ray/)({_NAMES})/"
-_INSTALLED = re.compile(rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|{_TREE}|/bin/\w+$")
+_INSTALLED = re.compile(
+    rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|{_TREE}|/bin/[\w-]+$"
+)
 # Paths inside the package itself, in a checkout of the same name.
 _OF_VERL = re.compile(
     r"(?:trainer|workers|utils|single_controller|experimental|models|model_merger|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py|"
@@ -56,9 +59,9 @@ _OF_VERL = re.compile(
     r"scripts/(?:(?:legacy_)?model_merger|converter_hf_to_mcore|megatron_merge_lora)\.py"
 )
 STANDARD = re.compile(
-    r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$|"
+    r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^(?:\w+/.*|\w+)\.py[xi]$|\.pxi$|"
     # modules that only forward calls
-    r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame)\.py$"
+    r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame|_ops)\.py$"
 )
 _NOT_FORWARDED = frozenset({"load_state_dict", "_load_from_state_dict"})
 """Functions of these modules that do something of their own."""

@@ -142,6 +142,8 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     if not named and error is None and not consequences:
         known = [*quiet, *beside, *(error for error in log.reports if error.kind == "ended")]
         error = shows_failure(log.lines, source, log.steps, known, finished=log.finished)
+    if not named and error is None and consequences and not log.finished:  # its remedy states where to look
+        error = consequences[0]
     traits = traits_of(log.lines) if named else frozenset()
     where = Located(log.exceptions, log.loud, log.lines, log.steps, trains_from)
     return Reading(

@@ -165,8 +165,12 @@ def is_server_failure(raised: Raised) -> bool:
 
 
 def follows(raised: Raised) -> bool:
-    """Return whether an exception reports another process's end, or its own process's end from outside."""
-    return bool(_FOLLOWS.fullmatch(raised.name) or _ELSEWHERE.search(raised.message))
+    """Return whether an exception reports another process's end, or its own process's end from outside.
+
+    So does one that only hands on what a task raised, if the log lacks that.
+    """
+    hands_on = raised.name == "RayTaskError" and raised.message.startswith("ray::") and raised.before is None
+    return bool(hands_on or _FOLLOWS.fullmatch(raised.name) or _ELSEWHERE.search(raised.message))
 
 
 def _as_first_printed(first: Raised, all_of_them: Sequence[Raised]) -> Raised:

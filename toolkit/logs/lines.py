@@ -64,7 +64,7 @@ _HEADER = re.compile(
     rf"[\s:-]+(?P<named>{_LEVEL}|ERR|SUCC|WARN)\b(?:[ :\w./-]*? -- | - [\w.]+ - )|(?P<first>{_LEVEL}):"
     r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+|[\w.]+):|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\]\["
     rf"[\w.]+\]\[(?P<hydra>{_LEVEL})\] - |\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?P<letter>"
-    r"[DIWECF]) \d+ \d+\] |\[?(?P<glog>[DIWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>"
+    r"[DIWECF]) \d+ \d+\] |\[?(?P<glog>[DIWEF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>"
     rf"[\w./<>-]+:\d+)\] ?|[\w.-]+:\d+:\d+ \[\d+\] NCCL (?P<nccl>INFO) |(?P<loguru>{_LEVEL}|SUCCESS"
     r"|TRACE) +\| (?P<module>[\w.]+:[\w<>]+:\d+) - |\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? - "
     rf"[\w.-]+ - (?P<python>{_LEVEL}|FATAL) - |\d\d/\d\d/\d{{4}} \d\d:\d\d:\d\d - "
@@ -73,6 +73,10 @@ _HEADER = re.compile(
 )
 # A warning as the module `warnings` prints it, with a place in front, and lines that are marked as warnings.
 _WARNING = re.compile(r"[\w./<>-]+:\d+: \w*Warning: |Warning: ")
+# A progress bar behind which another process began its line before the bar ended its own.
+_BAR = re.compile(
+    r"\d[^\[\]|]{0,20} \[[\d:]{4,9}<[^\]\[]{1,120}\](?= ?(?:\[|Traceback|[A-Z]\w*Error: |\(\w+ pid=))"
+)
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s*File "[^"]+", line \d+')
@@ -189,7 +193,7 @@ def read_line(number: int, raw: str) -> Iterator[Line]:
     Updates of a progress bar become separate lines, attributed to the process named before them.
     """
     process_name = ""
-    for part in raw.rstrip("\r").split("\r"):
+    for part in _parts(raw):
         written = _REPEATED.sub(
             "", _COLOUR.sub("", part if part.startswith("{") else part[:_LONGEST])
         ).rstrip()
@@ -199,6 +203,17 @@ def read_line(number: int, raw: str) -> Iterator[Line]:
             yield from _of_json(number, process_name, *wrapped)
         else:
             yield Line(number, process_name, level, place, rest[:_LONGEST], written[:_LONGEST])
+
+
+def _parts(raw: str) -> Iterator[str]:
+    """Yield the updates of a progress bar in a line, and what other processes printed behind it."""
+    for part in raw.rstrip("\r").split("\r"):
+        begin = 0
+        if "it/s" in part or "s/it" in part:
+            for bar in _BAR.finditer(part[:_LONGEST]):
+                yield part[begin : bar.end()]
+                begin = bar.end()
+        yield part[begin:].removeprefix(" ") if begin else part
 
 
 def _contained(rest: str) -> tuple[str, str] | None:

@@ -36,8 +36,11 @@ _RAISED = re.compile(
     r"(?P<type>(?:\w+\.)+(?:[A-Z]\w*(?:\([\w.]+\))?|[a-z_]\w*(?=: )|timeout)|[A-Z]\w*(?=:)|[A-Z]\w*"
     r"(?:Error|Exception|Interrupt|Exit|Iteration))(?:: ?(?P<said>.*))?"
 )
-# Output of a program that is still running: metrics, a progress bar, a shell command.
-_GOES_ON = re.compile(r"step:\d+ - |'?Final validation metrics|.{0,60}\d{1,3}%\||\++ \w|ray init kwargs: ")
+# Output of a program that is still running, or of a tracker that ends with it: metrics, a progress bar, a
+# shell command.
+_GOES_ON = re.compile(
+    r"wandb: |step:\d+ - |'?Final validation metrics|.{0,60}\d{1,3}%\||\++ \w|ray init kwargs: "
+)
 _PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
 _RAISES = re.compile(r"raise (?P<type>[A-Za-z_][\w.]*)\((?P<said>[rf]{0,2}[\"'].+)")
 _STRING = re.compile(r"[\"']((?:[^\"'\\]|\\.)*)[\"']")
@@ -55,6 +58,8 @@ LOOKUPS = frozenset(
         "PackageNotFoundError",
     }
 )
+# What two processes printed at the same moment, each in several pieces: "KeyErrorKeyError: : 'prompt'".
+_TWICE = re.compile(r"(\w{3,60}(?:Error|Exception))\1")
 _VARIABLE = re.compile(r"\b(?:getenv\(|environ(?:\.get\(|\[))\s*[\"'](\w+)[\"']")
 
 
@@ -160,7 +165,8 @@ def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
             near = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
             below = takewhile(line.has_labels_of, near)
             more = [other.text for other in takewhile(lambda line: not _is_over(line), below)]
-            yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
+            kind, message = _once(match)
+            yield Raised(kind, "\n".join([message, *more]), line, line.number)
 
 
 def _read(lines: Sequence[Line]) -> Iterator[Raised]:
@@ -212,7 +218,8 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
         return _cut_off(lines, begin, head, frame), max(at, begin + 1)
     if not (match := _RAISED.fullmatch(lines[at].text.strip())):
         return None, max(at, begin + 1)
-    message_lines = [match["said"] or ""]
+    kind, message = _once(match)
+    message_lines = [message]
     if _REMOTE.search(message_lines[0]):
         end = at
     else:
@@ -222,13 +229,24 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
             end += 1
     frames = tuple(_frames(lines[begin:at]))
     raised = Raised(
-        match["type"], "\n".join(message_lines).strip(), lines[at], lines[begin].number, frame, frames=frames
+        kind, "\n".join(message_lines).strip(), lines[at], lines[begin].number, frame, frames=frames
     )
     if depth < _DEEPEST and end < len(lines) and _REMOTE.search(lines[end].text.strip()):
         inner, after = _remote(lines, end, depth + 1)
         if inner is not None:
             return replace(raised, before=inner, direct=True), after
     return raised, max(end, at + 1)
+
+
+def _once(match: re.Match[str]) -> tuple[str, str]:
+    """Return class and message of an exception, also where two processes printed it into each other."""
+    kind, message = match["type"], match["said"] or ""
+    twice = _TWICE.fullmatch(kind)
+    if twice is None or not message.startswith(": "):
+        return kind, message
+    message = message[2:]
+    half = len(message) // 2
+    return twice[1], message[:half] if message[:half] == message[half:] else message
 
 
 def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -> Raised | None:

@@ -11,7 +11,10 @@ _MISMATCH = re.compile(
     r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\(\[([\d, ]*)\]\) from checkpoint, "
     r"the shape in current model is torch\.Size\(\[([\d, ]*)\]\)"
 )
-_OF_VOCABULARY = re.compile(r"embed|lm_head|wte|output_layer|word_embeddings|score\b")
+_OF_VOCABULARY = re.compile(
+    r"(?:embed_tokens|word_embeddings|tok_embeddings|embed_in|lm_head|wte|output_layer|score)(?:\.\w+)?$"
+    r"|\.shared\.weight$"
+)
 _OF_ADAPTER = re.compile(r"\blora_([AB])\b")
 _SIZES = re.compile(
     r"(?:size of tensor a|expanded size of the tensor) \((\d+)\) must match the (?:size of tensor b"

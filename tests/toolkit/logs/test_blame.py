@@ -54,6 +54,11 @@ FIT = f"{SITE}/verl/trainer/ppo/ray_trainer.py fit"
         ((FIT, "/src/Megatron-LM/tools/checkpoint/schema_base.py _set"), "program", "/src/Megatron-LM/tools/checkpoint/schema_base.py:8, in _set"),
         (("/home/u/ms-swift/venv/lib/python3.10/site-packages/trl/trainer/a.py f",), "program", "trl/trainer/a.py:7, in f"),
         (("/home/u/ROLL/examples/start.py <module>", "/home/u/ROLL/roll/pipeline/a.py run"), "program", "roll/pipeline/a.py:8, in run"),
+        ((f"{SITE}/vllm_ascend/quantization/w8a8.py apply", f"{SITE}/torch/_ops.py call"), "program", "vllm_ascend/quantization/w8a8.py:7, in apply"),
+        ((FIT, "/src/diffusers/src/diffusers/hooks/hooks.py call"), "program", "diffusers/hooks/hooks.py:8, in call"),
+        (("/env/bin/llamafactory-cli <module>",), "program", "/env/bin/llamafactory-cli:7, in <module>"),
+        (("/home/u/bin/train.py <module>",), "code", "/home/u/bin/train.py:7, in <module>"),
+        ((f"{SITE}/pandas/core/indexes/base.py get_loc", "index.pyx pandas._libs.index.IndexEngine.get_loc"), "program", "pandas/core/indexes/base.py:7, in get_loc"),
         (("/home/u/model.py forward", f"{SITE}/torch/nn/modules/module.py _call_impl"), "code", "/home/u/model.py:7, in forward"),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ _FORM = "size mismatch for {}: copying a param with shape torch.Size([{}]) from 
     ("name", "stored", "built", "expected"),
     [
         ("model.embed_tokens.weight", "128260, 4096", "128256, 4096", "resize_token_embeddings(128260)"),
+        ("embeddings.0.weight", "2962, 16", "2963, 16", "weights and config.json are of different models"),
         ("model.layers.0.mlp.up_proj.weight", "0", "1024, 64", "partitioned it: gather the weights"),
         ("model.layers.0.mlp.up_proj.weight", "512, 64", "1024, 64", "sharded over 2 ranks"),
         (

@@ -133,6 +133,12 @@ def crashed(number: int, lines: Sequence[Line]) -> str:
             "VLLM_NCCL_SO_PATH or SGLANG_NCCL_SO_PATH, and the same on every node), try "
             "NCCL_CUMEM_ENABLE=0, or a newer release of NCCL"
         )
+    if package == "torch" and deepest.path.endswith("/cuda/graphs.py"):
+        return (
+            f"it crashed while a CUDA graph was captured ({shown_at(deepest)}): do without graphs "
+            "(rollout.enforce_eager=True, --enforce-eager, SGLang's --disable-cuda-graph); if it runs then, "
+            "install a newer release of the engine with its torch, or a newer driver"
+        )
     switch = switch_for(deepest.path) or (_OF_CRASHED if package == "vllm" else "")
     switch = f", or do without it ({switch})" if switch else ""
     return (

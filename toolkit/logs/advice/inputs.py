@@ -72,6 +72,11 @@ _OF_FILES = frozenset(
 )
 _SAVED = re.compile(r"^(.*/global_step_\d+)/")
 _RECIPE = re.compile(r"/(?:recipes?|examples?)/")
+# A row of a data set, of which a column is read by its name or by a constant that holds it.
+_OF_ROW = re.compile(
+    r"\b\w{0,40}(?:dataset|example|sample|row|feature|record)s?(?:\[[\w-]{1,20}\]){0,2}"
+    r"\[(?:[\"']\w+[\"']|[A-Z][A-Z0-9_]+)\]"
+)
 _RETURNED = re.compile(r"(?:result|output|response|ret|res)s?")  # names of what a call returns
 _UNCOMPUTED = re.compile(r"^(\w+) -> <class 'NoneType'>")
 _STARTS = re.compile(r"/subprocess\.py$|/asyncio/base_subprocess\.py$")
@@ -257,6 +262,11 @@ def of_data(raised: Raised, place: Place) -> str:
             f"set data.{setting} to a column of the data: it has no {found[1]} "
             "(pandas.read_parquet(FILE).columns lists them)"
         )
+    if place.package == "pandas":
+        return (
+            f"the table has no column {found[1]}: print its columns, and name a column that it has, or add "
+            f"{found[1]} in the step that prepares the file (CSV, parquet or JSON) that was read"
+        )
     is_recipe = _RECIPE.search(where.path) is not None
     subscript = re.search(rf"\[[\"']{found[1]}[\"']\]", where.code)
     if (
@@ -280,6 +290,13 @@ def of_data(raised: Raised, place: Place) -> str:
         return (
             f"the rows of the data have no {found[1]}, which {place.package} reads at "
             f"{where.path.rpartition('/')[2]}:{where.line}: rename the column, or map the data set to it"
+        )
+    if place.package not in {"", "verl"} and _OF_ROW.search(where.code):
+        return (
+            f"the rows of the data have no {found[1]}, which {place.package} reads at "
+            f"{where.path.rpartition('/')[2]}:{where.line}: give this script the data set that it expects, "
+            "as its preparation writes it, or rename the column; check that the paths of data set and model "
+            "were not exchanged in the command"
         )
     if place.package != "verl" or not _IN_DATA.search(where.path):
         return ""

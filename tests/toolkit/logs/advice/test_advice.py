@@ -308,6 +308,8 @@ def test_crashed_package_is_named() -> None:
     )
     first = first_cause(log)
     assert "it crashed in aiter (sampling.py:60, in sample)" in remedy_of(first)
+    graphs = log.replace(f"{PACKAGES}/aiter/ops/sampling.py", f"{PACKAGES}/torch/cuda/graphs.py")
+    assert "while a CUDA graph was captured (graphs.py:60)" in remedy_of(first_cause(graphs))
 
 
 def test_crashed_thread_names_the_package_and_not_another_thread() -> None:
