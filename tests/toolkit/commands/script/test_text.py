@@ -199,7 +199,7 @@ def test_composed_command_is_refused() -> None:
     path = Path("/home/me/run.sh")
     command = read(path, text).command
     assert command
-    with pytest.raises(CannotEdit, match=r"run\.sh:1"):
+    with pytest.raises(CannotEdit, match=r"run\.sh:3"):
         list(drafts(text, str(path), [Order(command, CHANGES)], COMMENT, HEAD, last=False))
 
 
