@@ -178,7 +178,7 @@ def path_begins_with_nothing(
 
 
 def _unset(names: tuple[str, ...], paths: HollowPaths) -> str:
-    """Say that the command does not have these variables."""
+    """Return why the command does not have these variables, in words."""
     are = "is" if len(names) == 1 else "are"
     if _exportable(names, paths):
         return f"the script sets {listed(names, 3)} and does not export {'it' if are == 'is' else 'them'}"
