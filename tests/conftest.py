@@ -296,6 +296,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=place)
     for item in items:
+        if item.get_closest_marker("thorough") and not is_long(item):
+            message = f"{item.nodeid} is marked as thorough: mark it as real or slow as well"
+            raise pytest.UsageError(message)
         # What starts Ray on a busy machine may fail for once; a fast test may not. With --pdb the plugin refuses all work.
         if item.get_closest_marker("real") and not item.config.option.usepdb:
             item.add_marker(pytest.mark.flaky(reruns=1))

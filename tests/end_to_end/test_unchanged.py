@@ -18,6 +18,7 @@ from support.running import Doctor
 from support.schemas import validate
 from support.trying import SEED
 
+from verl_doctor.toolkit.collectors.leftovers import files
 from verl_doctor.toolkit.collectors.processes import processes
 from verl_doctor.toolkit.commands.demo.demo import build
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
@@ -34,8 +35,12 @@ python3 -m verl.trainer.main_ppo data.train_batch_size=64 trainer.n_gpus_per_nod
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A miniature environment and a launch script. A change counts at once, and no Ray of other tests runs here."""
+    """A miniature environment and a launch script.
+
+    A change counts at once; no Ray of other tests runs here, and none of their jobs left files.
+    """
     monkeypatch.setattr(processes, "numbers", lambda *_: [])
+    monkeypatch.setattr(files, "places", lambda *_, **__: [])
     monkeypatch.setattr(states, "_TICKS", dict.fromkeys(states._TICKS, -60.0))
     build(tmp_path / "env")
     (tmp_path / "run.sh").write_text(_SCRIPT)

@@ -17,6 +17,7 @@ from support.places import SUPPORT
 from support.ray import head as ray_head
 from support.ray.worker_group_stage import stage
 from support.running import doctor
+from support.trying import thorough
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -27,7 +28,7 @@ WITH_CENTRE, NEWEST = "0.5.0", "0.9.1"
 RULES = "RAY115,RAY116,RAY125,RAY126,RAY127,RAY128,RAY129"
 
 
-def released(*versions: str) -> pytest.MarkDecorator:
+def released(*versions: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("on_stage", versions, indirect=True, scope="module")
 
 
@@ -125,7 +126,7 @@ def until(found: Callable[[], Any], seconds: float = 120) -> Any:
     return answer
 
 
-@released(WITH_CENTRE, NEWEST)
+@released(thorough(WITH_CENTRE), NEWEST)
 def test_complete_group_loses_a_killed_rank(on_stage: Stage, tmp_path: Path) -> None:
     fused = {"roles": ["actor", "critic"], "nodes": [1], "pool": "one", "fused": True}
     with on_stage.driver(fused, COLOCATED) as driver:

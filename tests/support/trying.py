@@ -6,8 +6,11 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import pytest
 
 from support.environment import setting
 
@@ -24,6 +27,16 @@ _TRIES = 5
 def cases(number: int) -> int:
     """Return how many cases are made up where usually this many are."""
     return ROUNDS * number
+
+
+def thorough(*values: Any) -> Any:
+    """Return a parameter set of which only a thorough run makes a test: the usual one has others of its kind."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
+def sampled(names: Iterable[str], each: int) -> list[Any]:
+    """Return the names, of which the usual run tries one in so many, always the same ones."""
+    return [name if zlib.crc32(name.encode()) % each == 0 else thorough(name) for name in names]
 
 
 def unless_disturbed(test: Callable[..., None]) -> Callable[..., None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.trying import thorough
 from verdict import case as cases_of
 from verdict.heal import Healer, classes
 from verdict.predict import files_read_once
@@ -16,6 +17,7 @@ CASES, CLASSES = cases_of.cases(), classes()
 BY_SAFE_REPAIRS = "entropy_coef list_without_quotes windows_line_ends both_micro_batches mode_sync".split()  # noqa: SIM905
 BY_UNSAFE_REPAIRS = "two_gpus_odd_batch lora_rank_1024 sglang".split()  # noqa: SIM905
 """One for each kind of correction. `tests/bench/bench_heal.py` measures all cases."""
+USUAL = ("entropy_coef", "windows_line_ends", "two_gpus_odd_batch")
 
 
 def test_every_class_belongs_to_a_case_and_has_a_reason() -> None:
@@ -40,7 +42,9 @@ def healer(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Iter
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*BY_SAFE_REPAIRS, *BY_UNSAFE_REPAIRS])
+@pytest.mark.parametrize(
+    "name", [name if name in USUAL else thorough(name) for name in (*BY_SAFE_REPAIRS, *BY_UNSAFE_REPAIRS)]
+)
 def test_repaired_job_has_no_failures(name: str, healer: Healer) -> None:
     found = healer.heal(CASES[name])
     assert found is not None

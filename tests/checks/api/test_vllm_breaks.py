@@ -6,6 +6,7 @@ import functools
 
 import pytest
 from support.miniatures.source_trees import ROLLOUT, compare, verl, vllm
+from support.trying import thorough
 
 from verl_doctor.checks.api.verl_refuses_vllm import verl_refuses_vllm
 from verl_doctor.checks.api.vllm_attribute_missing import vllm_attribute_missing
@@ -197,12 +198,12 @@ def real(wheel_tree, verl_version: str, vllm_version: str) -> VllmUses:
 
 CLEAN = [
     *(
-        (verl, vllm)
+        thorough(verl, vllm)
         for verl in ("0.4.1", "0.5.0")
         for vllm in ("0.8.5", "0.9.2", "0.10.0", "0.10.1", "0.10.2")
     ),
-    *(("0.6.1", vllm) for vllm in ("0.10.0", "0.10.1", "0.10.2", "0.11.0")),
-    *(("0.7.0", vllm) for vllm in ("0.11.0", "0.12.0")),
+    *(thorough("0.6.1", vllm) for vllm in ("0.10.0", "0.10.1", "0.10.2", "0.11.0")),
+    *(thorough("0.7.0", vllm) for vllm in ("0.11.0", "0.12.0")),
     ("0.8.0", "0.15.1"),
     ("0.9.1", "0.24.0"),
 ]
@@ -283,9 +284,9 @@ def test_method_sent_to_every_worker_breaks_every_start(wheel_tree, theirs):
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ("0.4.1", "0.10.2"),
-        ("0.5.0", "0.10.2"),
-        *((ours, "0.12.0") for ours in ("0.6.0", "0.6.1", "0.7.0", "0.9.1")),
+        thorough("0.4.1", "0.10.2"),
+        thorough("0.5.0", "0.10.2"),
+        *(thorough(ours, "0.12.0") for ours in ("0.6.0", "0.6.1", "0.7.0", "0.9.1")),
         ("0.8.0", "0.15.1"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.places import MACHINES
+from support.trying import thorough
 
 from verl_doctor.checks.variables._variable_history import what_became_of
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -56,10 +57,10 @@ def dead(found: VariableReaders) -> set[str]:
     ("release", "gone", "warns"),
     [
         ("0.10.0", {RAY_SWITCH}, False),
-        ("0.11.0", {RAY_SWITCH}, False),
-        ("0.12.0", {RAY_SWITCH, TRITON_SWITCH, "VLLM_USE_V1"}, False),
-        ("0.15.1", {RAY_SWITCH, TRITON_SWITCH, "VLLM_USE_V1", BACKEND}, False),
-        ("0.18.1", {RAY_SWITCH, TRITON_SWITCH, "VLLM_USE_V1", BACKEND}, True),
+        thorough("0.11.0", {RAY_SWITCH}, False),
+        thorough("0.12.0", {RAY_SWITCH, TRITON_SWITCH, "VLLM_USE_V1"}, False),
+        thorough("0.15.1", {RAY_SWITCH, TRITON_SWITCH, "VLLM_USE_V1", BACKEND}, False),
+        thorough("0.18.1", {RAY_SWITCH, TRITON_SWITCH, "VLLM_USE_V1", BACKEND}, True),
         ("0.31.0", {RAY_SWITCH, TRITON_SWITCH, "VLLM_USE_V1", BACKEND}, True),
     ],
 )

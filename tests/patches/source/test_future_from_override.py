@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 from support.miniatures.patched_tree import PatchedTree
+from support.trying import thorough
 
 from verl_doctor.checks.api.vllm_override_mismatch import vllm_override_mismatch
 from verl_doctor.patches.source.future_from_override import future_from_override
@@ -169,7 +170,7 @@ def test_base_class_with_an_undetermined_result_is_refused(tmp_path):
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    ("version", "old", "new"), [("0.5.0", "0.10.0", "0.11.0"), ("0.6.1", "0.11.0", "0.12.0")]
+    ("version", "old", "new"), [thorough("0.5.0", "0.10.0", "0.11.0"), ("0.6.1", "0.11.0", "0.12.0")]
 )
 @pytest.mark.usefixtures("parsed_once")
 def test_real_executors(wheel_tree, tmp_path, version, old, new):

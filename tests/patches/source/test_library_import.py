@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.miniatures.patched_tree import importable
 from support.miniatures.source_trees import write
+from support.trying import thorough
 
 from verl_doctor.checks.api.library_import_missing import library_import_missing
 from verl_doctor.patches.source.library_import import library_import
@@ -106,7 +107,7 @@ def test_shared_import_line_is_refused(tmp_path):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("version", ["0.6.1", "0.7.0"])
+@pytest.mark.parametrize("version", [thorough("0.6.1"), "0.7.0"])
 @pytest.mark.usefixtures("parsed_once")
 def test_real_verl_with_both_transformers(wheel_tree, tmp_path, version):
     folder = tmp_path / "verl"

@@ -9,6 +9,7 @@ from textwrap import dedent
 import pytest
 from support.miniatures.patched_tree import PatchedTree
 from support.miniatures.source_trees import write
+from support.trying import thorough
 
 from verl_doctor.checks.api.vllm_import_missing import vllm_import_missing
 from verl_doctor.patches.source.moved_import import moved_import
@@ -213,7 +214,11 @@ def test_file_changed_since_it_was_read_is_refused(tmp_path):
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("version", "old", "new"),
-    [("0.6.1", "0.11.0", "0.12.0"), ("0.6.1", "0.10.0", "0.18.1"), ("0.5.0", "0.10.0", "0.12.0")],
+    [
+        ("0.6.1", "0.11.0", "0.12.0"),
+        thorough("0.6.1", "0.10.0", "0.18.1"),
+        thorough("0.5.0", "0.10.0", "0.12.0"),
+    ],
 )
 @pytest.mark.usefixtures("parsed_once")
 def test_real_verl_imports_with_both_vllms(wheel_tree, tmp_path, version, old, new):

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from support.ray import head as ray_head
 from support.ray import training_driver
+from support.trying import thorough
 
 from verl_doctor.checks.leftovers.servers_outlive_training import servers_outlive_training
 from verl_doctor.patches.source.servers_end_with_training import servers_end_with_training
@@ -143,9 +144,9 @@ def test_unrepaired_servers_and_engines_stay_until_the_process_ends(
     ("release", "how", "number", "ended"),
     [
         ("0.4.0", "return", 0, "returned"),
-        ("0.4.0", "wait", signal.SIGINT, "KeyboardInterrupt"),
-        ("0.4.1", "return", 0, "returned"),
-        ("0.5.0", "return", 0, "returned"),
+        thorough("0.4.0", "wait", signal.SIGINT, "KeyboardInterrupt"),
+        thorough("0.4.1", "return", 0, "returned"),
+        thorough("0.5.0", "return", 0, "returned"),
         ("0.5.0", "raise", 0, "RuntimeError"),
         ("0.5.0", "wait", signal.SIGTERM, "SystemExit"),
     ],

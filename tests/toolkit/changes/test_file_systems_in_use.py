@@ -9,6 +9,7 @@ import sys
 import pytest
 from support.kept import cannot_run
 from support.places import SUPPORT
+from support.trying import thorough
 
 pytestmark = [
     pytest.mark.slow,
@@ -17,7 +18,7 @@ pytestmark = [
 OWN = ["unshare", "--mount", "--fork", "--pid", "--mount-proc", "--kill-child"]
 
 
-@pytest.mark.parametrize("kind", ["blocks", "inodes", "btrfs quota", "btrfs copy", "xfs copy"])
+@pytest.mark.parametrize("kind", ["blocks", thorough("inodes"), "btrfs quota", "btrfs copy", "xfs copy"])
 def test_files_are_old_or_new_and_undone_whole(kind: str) -> None:
     if subprocess.run([*OWN, "true"], capture_output=True, check=False).returncode:
         cannot_run("this user may not mount")

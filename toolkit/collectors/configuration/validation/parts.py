@@ -193,6 +193,8 @@ def template_arguments(follower: Follower, verl: SourceTree) -> None:
     """Refuse an argument of the chat template that each of verl's calls gives itself."""
     section = follower.settings.value_at(TEMPLATE_ARGUMENTS)
     names = follower.settings.names_in(section) if isinstance(section, Section) else ()
+    if not names:
+        return
     calls = [
         (path, node)
         for path in (verl.folder / name for name in _RENDERERS)
