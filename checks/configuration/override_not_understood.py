@@ -8,9 +8,10 @@ from dataclasses import replace
 from itertools import groupby, zip_longest
 
 from verl_doctor.checks.shared.configuration import SCRIPT, configured, if_added, place, severity_of
-from verl_doctor.checks.shared.corrections import Healed, healed, reworded
+from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
+from verl_doctor.checks.shared.refused_words import SETTING, corrected, explanation, goes_on, takes
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     UNDETERMINED_VALUE,
     Configuration,
@@ -44,18 +45,9 @@ _OF_TORCHRUN = re.compile(
     r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_](?:addr|port)|max[-_]restarts|rdzv"
     r"[-_]\w+)=[\w.:-]+|--standalone"
 )
-_OPTION = re.compile(r"--config_(?:name|path|dir)(?==|$)")
 _OF_A_VARIABLE = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=[\w./-]*\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})[\w./-]*")
 _BRACES = re.compile(r"\+{0,2}[A-Za-z_][\w.]*=\{[\w.:,+-]+\}")
-_LAST_COMMA = re.compile(r",\s*([\]}])$")
 _QUOTED_VARIABLE = re.compile(r"\"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})\"")
-_NO_BREAK = "\u00a0"
-_SETTING = re.compile(r"(?<!\S)(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.[\w@/-]+)+=")
-_APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
-_QUOTES = "\u2018\u2019\u201c\u201d"
-_TYPOGRAPHIC = str.maketrans("\u2010\u2011\u2012\u2013\u2014\u2212" + _QUOTES, "------" + "''" + '""')
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 
 
 def _by_old_launcher(*options: str) -> Launch:
@@ -188,14 +180,14 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         if (word.path, word.line, word.text) in of_split:
             continue
         above = configuration.overrides[max(index - 1, 0) : index]
-        if _goes_on(above, word) or any(_takes(other, word, configuration) for other in above):
+        if goes_on(above, word) or any(takes(other, word, configuration) for other in above):
             continue
-        explanation = _explanation(word, configuration.overrides[index + 1 :], configuration)
+        explained = explanation(word, configuration.overrides[index + 1 :], configuration)
         before = configuration.overrides[:index]
         if word.fate == "nothing to delete" and any(other.fate == "not told" for other in before):
             continue  # an unknown word may add the key first
-        if explanation is not None:
-            message, remedy = explanation
+        if explained is not None:
+            message, remedy = explained
             yield Finding(
                 f"{message}{if_added(word)}",
                 Evidence(found=word.text or "an empty word", wanted="key=value"),
@@ -205,7 +197,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 subject=Subject("setting", word.key or word.text or "''"),
                 **(
                     healed("CFG103", _to_launcher(word, launch))
-                    or _healed(word, configuration.overrides[index + 1 :], configuration)
+                    or corrected(word, configuration.overrides[index + 1 :], configuration)
                 ),
             )
         elif resolver := _unknown_resolver(word, configuration):
@@ -285,7 +277,7 @@ def _in_one_word(launch: Launch | Unknown) -> list[Word]:
     """Return the words of the command that are several settings, since quotes make one word of them."""
     command = None if isinstance(launch, Unknown) else launch.command
     words = command.words if command else ()
-    return [word for word in words if len(_SETTING.findall(word.text or "")) > 1 and _apart(word)]
+    return [word for word in words if len(SETTING.findall(word.text or "")) > 1 and _apart(word)]
 
 
 def _apart(word: Word) -> str:
@@ -295,14 +287,14 @@ def _apart(word: Word) -> str:
     """
     if "*" in word.written:
         return every_word(word.written)
-    is_safe = all(map(_SETTING.match, (word.text or "").split())) and not set(word.text or "") & set("*?[")
+    is_safe = all(map(SETTING.match, (word.text or "").split())) and not set(word.text or "") & set("*?[")
     return word.written[1:-1] if is_safe and _QUOTED_VARIABLE.fullmatch(word.written) else ""
 
 
 def _in_one_finding(word: Word) -> Finding:
     meant = _apart(word)
     return Finding(
-        f"{word.written} passes {len(_SETTING.findall(word.text or ''))} settings as one word",
+        f"{word.written} passes {len(SETTING.findall(word.text or ''))} settings as one word",
         Evidence(found=word.text or "", wanted=meant),
         location=Location(word.path, word.line),
         remedy=f"write {meant} in its place",
@@ -424,198 +416,3 @@ def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correct
         rewrites = tuple(Rewrite(word.text or "", None, Location(word.path, word.line)) for word in gone)
         return Correction("", rewrites, effect=f"the job uses verl's own configuration, without {option}")
     return None
-
-
-def _goes_on(before: Sequence[OverrideWord], word: OverrideWord) -> bool:
-    """Whether a space cut off the word from a list or a dictionary.
-
-    The finding about the word before it covers that.
-    """
-    return any(_open(override) and word.fate == "not an override" for override in before)
-
-
-def _open(word: OverrideWord) -> bool:
-    value = word.text.partition("=")[2]
-    return word.fate == "not an override" and any(
-        value.startswith(begin) and value.count(begin) > value.count(end) for begin, end in ("[]", "{}")
-    )
-
-
-def _explanation(
-    word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
-) -> tuple[str, str] | None:
-    if following and _open(word) and _goes_on((word,), following[0]):
-        return (
-            f"{word.text} ends at a space inside a list: the shell splits it into two words",
-            f"put quotes around the whole word: '{word.text} {following[0].text}'",
-        )
-    if word.fate == "not an override":
-        if _NO_BREAK in word.text:
-            shown = word.text.replace(_NO_BREAK, " ").strip()
-            where = f"in {shown}" if shown else "among the words of the command"
-            return (
-                f"a non-breaking space (U+00A0) stands {where}: the shell takes it for a letter",
-                "write a blank in its place",
-            )
-        if not word.text.strip():
-            return (
-                "a space follows the \\ at the end of a line, so the command has a blank argument",
-                "remove the space after the \\",
-            )
-        if word.text.startswith("-"):
-            option = word.text.partition("=")[0]
-            if setting := _without_dashes(word, following, configuration):
-                return f"Hydra has no option {option}", f"write {setting}: settings have no dashes in front"
-            return (
-                f"Hydra has no option {option}",
-                "its options for configuration files are --config-path, --config-name and --config-dir",
-            )
-        if (count := len(_SETTING.findall(word.text))) > 1:
-            return f"{count} settings are one word: {word.text}", "write each as a word of its own"
-        return f"Hydra cannot read {word.text}: {word.why}", _quoted(word)
-    if word.fate == "several values":
-        values = ",".join(map(str, word.value))
-        return (
-            f"{word.key} has several values, which requests several runs; a list is written [{values}]",
-            f"write '{word.sign}{word.key}=[{values}]'",
-        )
-    if word.fate == "nothing to delete":
-        return f"~{word.key} deletes a key that does not exist", "remove it"
-    if word.fate == "no such group":
-        return f"{word.text}: verl's configuration has no group {word.key}", "remove it"
-    return None
-
-
-def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration) -> Healed:
-    """The correction, if the words have a clear meaning."""
-    if word.fate == "not an override" and _NO_BREAK in word.text:
-        return {"fix": "plain-blanks"} if place(word).line is not None else {}
-    if not word.text.strip() and place(word).line is not None:
-        return {"fix": "joined-lines"}
-    key, equals, value = word.text.partition("=")
-    if word.fate == "nothing to delete":
-        return healed("CFG103", reworded(word, None))
-    if word.fate == "several values":
-        return healed("CFG103", reworded(word, f"{key}={_one_value(word, configuration)}"))
-    if word.fate == "not an override" and (option := _OPTION.match(word.text)):
-        dashed = option[0].replace("_", "-")
-        return healed("CFG103", reworded(word, f"{dashed}{word.text[option.end() :]}"))
-    if setting := _without_dashes(word, following, configuration):
-        taken = following[:1] if "=" not in word.text else ()
-        corrections = [reworded(word, setting), *(reworded(other, None) for other in taken)]
-        rewrites = tuple(rewrite for found in corrections if found for rewrite in found.rewrites)
-        return healed("CFG103", Correction("", rewrites) if all(corrections) else None)
-    if word.fate != "not an override" or word.text.startswith("-"):
-        return {}
-    if pieces := _cut_apart(word, following, configuration):
-        return healed("CFG103", _joined((word, *pieces)))
-    if equals and _open(word):
-        return healed("CFG103", reworded(word, f"{word.text}{_missing_brackets(value)}"))
-    if equals and (typed := _as_typed(value)):
-        return healed("CFG103", reworded(word, f"{key}={typed}"))
-    if equals and (last := _LAST_COMMA.search(value)):
-        return healed("CFG103", reworded(word, f"{key}={value[: last.start()]}{last[1]}"))
-    if len(_SETTING.findall(word.text)) > 1:  # quotes for Hydra would make one value of several settings
-        return {}
-    if equals and value and not set(_APOSTROPHE.sub("", value)) & set("'\"\\"):
-        return healed("CFG103", reworded(word, f'{key}="{value}"'))
-    return {}
-
-
-def _without_dashes(
-    word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
-) -> str:
-    """The setting that is meant by an option in the manner of argparse: `--KEY=VALUE` or `--KEY VALUE`."""
-    key, equals, value = word.text.removeprefix("--").partition("=")
-    if word.fate != "not an override" or not word.text.startswith("--") or not configuration.has(key):
-        return ""
-    if not equals and following and _takes(word, following[0], configuration):
-        equals, value = "=", following[0].text
-    return f"{key}={value}" if equals else ""
-
-
-def _takes(word: OverrideWord, other: OverrideWord, configuration: Configuration) -> bool:
-    """Whether a word is the value of the option before it: `--KEY VALUE`, for a key of verl."""
-    is_option = word.text.startswith("--") and configuration.has(word.text.removeprefix("--"))
-    return is_option and other.fate == "not an override" and not set(other.text) & set("= \t")
-
-
-def _as_typed(value: str) -> str:
-    """The value with a keyboard's own dashes or quotes; "" if an editor changed none.
-
-    An editor may have put other dashes into a number or other quotes around a text.
-    """
-    plain = value.translate(_TYPOGRAPHIC)
-    if plain == value or not (_NUMBER.fullmatch(plain) or set(value) & set(_QUOTES)):
-        return ""
-    inner = plain[1:-1] if len(plain) > 2 and plain[0] == plain[-1] and plain[0] in "'\"" else plain
-    return inner if re.fullmatch(r"[\w./-]+", inner) else plain
-
-
-def _one_value(word: OverrideWord, configuration: Configuration) -> str:
-    """The combined meaning of several values, by the value that they replace.
-
-    It is a text, a number with a decimal comma, or a list.
-    """
-    values, default = ",".join(map(str, word.value)), configuration.default(word.key)
-    if isinstance(default, str):
-        return f'"{values}"'
-    is_number = isinstance(default, float) and _DECIMAL_COMMA.fullmatch(word.text.partition("=")[2])
-    return is_number[0].replace(",", ".") if is_number else f"[{values}]"
-
-
-def _cut_apart(
-    word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
-) -> Sequence[OverrideWord]:
-    """The following words that belong to this one: a list's rest, or the value after a spaced equals sign."""
-    if _open(word):
-        for count in range(1, len(following) + 1):
-            text = " ".join(override.text for override in (word, *following[:count]))
-            if not _missing_brackets(text):
-                return (
-                    following[:count]
-                    if all("=" not in override.text for override in following[:count])
-                    else ()
-                )
-        return ()
-    if "=" not in word.text and configuration.has(word.text.lstrip("+")) and following:
-        if following[0].text == "=" and len(following) > 1 and "=" not in following[1].text:
-            return following[:2]
-        if following[0].text.startswith("=") and len(following[0].text) > 1:
-            return following[:1]
-    return ()
-
-
-def _joined(words: Sequence[OverrideWord]) -> Correction | None:
-    """One word joined from several that blanks separate."""
-    lead = " " if _open(words[0]) else ""
-    found = [
-        reworded(word, None if number else lead.join(override.text for override in words))
-        for number, word in enumerate(words)
-    ]
-    if not all(found):
-        return None
-    return Correction(
-        "", tuple(rewrite for correction in found if correction for rewrite in correction.rewrites)
-    )
-
-
-def _missing_brackets(text: str) -> str:
-    """The closing brackets that the text lacks."""
-    closing = {"[": "]", "{": "}"}
-    waiting: list[str] = []
-    for sign in text:
-        if sign in closing:
-            waiting.append(closing[sign])
-        elif waiting and sign == waiting[-1]:
-            waiting.pop()
-    return "".join(reversed(waiting))
-
-
-def _quoted(word: OverrideWord) -> str:
-    key, equals, value = word.text.partition("=")
-    if equals and (typed := _as_typed(value)):
-        return f"write {key}={typed}"
-    if not equals or "'" in _APOSTROPHE.sub("", value):
-        return "quote it, or remove it"
-    return f"""write '{key}="{value}"', with both kinds of quotes"""

@@ -12,7 +12,7 @@ import pytest
 from support.places import ROOT
 
 from verl_doctor.toolkit.cli.main import cli
-from verl_doctor.toolkit.commands.explain.quick_card import TOPICS, page
+from verl_doctor.toolkit.commands.explain.topics import TOPICS, page
 
 TOP = ROOT
 _BLOCK = re.compile(r"```(?:sh|dockerfile)\n(.*?)```", re.DOTALL)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from verl_doctor.toolkit.commands.explain import quick_card
-from verl_doctor.toolkit.commands.explain.quick_card import TOPICS
+from verl_doctor.toolkit.commands.explain import topics
 from verl_doctor.toolkit.commands.explain.schemas import SCHEMAS, schema_text
+from verl_doctor.toolkit.commands.explain.topics import TOPICS
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.options.completing import codes_with_titles
 from verl_doctor.toolkit.options.completion import SHELLS, script
@@ -37,9 +37,9 @@ class Subject(click.ParamType):  # type: ignore[type-arg]  # generic only in new
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Complete topics, and the codes of rules."""
-        topics = [CompletionItem(name, help=text) for name, text in TOPICS.items()]
+        pages = [CompletionItem(name, help=text) for name, text in TOPICS.items()]
         codes = [CompletionItem(code, help=title) for code, title in codes_with_titles()]
-        return [item for item in (*topics, *codes) if item.value.lower().startswith(incomplete.lower())]
+        return [item for item in (*pages, *codes) if item.value.lower().startswith(incomplete.lower())]
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _variables(options: Options) -> str:
 
 
 def _page(subject: str, topic: str) -> str:
-    return quick_card.page(topic) if topic in TOPICS else _rule(subject)
+    return topics.page(topic) if topic in TOPICS else _rule(subject)
 
 
 def _rule(code: str) -> str:

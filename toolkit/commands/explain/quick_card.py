@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.commands.explain import quick_card
 from verl_doctor.toolkit.console.markdown_text import with_code
-from verl_doctor.toolkit.system.own_files import DATA
 
 
 @dataclass(frozen=True)
@@ -61,24 +59,3 @@ def listed() -> Iterator[str]:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-TOPICS: Mapping[str, str] = {
-    "card": "common errors and their immediate remedies",
-    "debugging": "find out why a job hangs, crashes or is slow",
-    "variables": "common variables, and which installed packages read them",
-    "verdicts": "verdicts, exit codes, and the statuses of rules",
-    "slurm": "batch jobs: prolog, guard, srun without Ray, many nodes",
-    "containers": "Docker, Apptainer, enroot: GPUs, shared memory, limits, bind mounts, image versions",
-}
-"""Each topic with a summary of its page."""
-
-
-def page(topic: str) -> str:
-    """Return the page of a topic that does not depend on the environment.
-
-    `variables` is made by `variable_table`.
-    """
-    if topic == "card":
-        return "\n".join(["# Common errors", "", *quick_card.listed(), ""])
-    return (DATA / "topics" / f"{topic}.md").read_text("utf-8")

@@ -15,7 +15,7 @@ from support.running import Doctor
 
 from verl_doctor.toolkit.commands.explain import quick_card
 from verl_doctor.toolkit.commands.explain.answer import PageAnswer
-from verl_doctor.toolkit.commands.explain.quick_card import TOPICS, page
+from verl_doctor.toolkit.commands.explain.topics import TOPICS, page
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.logs.signature import of_code
 
