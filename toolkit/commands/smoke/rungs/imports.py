@@ -1,7 +1,8 @@
 """Rung 1: everything that the job imports can be imported, and the files that the user names exist.
 
-Imports run in parallel, each in its own process, as many at a time as there are cores. On few cores, packages
-that build on each other share a process: importing torch again takes a core for two seconds.
+Imports run in parallel, as many processes at a time as there are cores. What a package builds on is imported
+before it in the same process, so that a broken torch or Ray is named by itself: a process of its own would only
+import it again, which takes two seconds of a core and holds up the others.
 """
 
 from __future__ import annotations
@@ -50,11 +51,10 @@ def lanes_for(stage: Stage, processors: int) -> list[tuple[str, ...]]:
     folder = None if isinstance(verl, Unknown) else verl.imported.folder
     workers = [f"verl.{name}" for name in _WORKERS if folder and _is_module(folder, name)][:1]
     rollout = [f"verl.{_ROLLOUT}"] if folder and _is_module(folder, _ROLLOUT) else []
-    engine, trainer = ("vllm", *rollout), ("verl", *main)
-    lanes: list[tuple[str, ...]] = [engine, (*trainer, *workers), ("torch",), ("ray",)]
-    if processors > len(lanes):
-        lanes = [engine, trainer, *((worker,) for worker in workers), ("torch",), ("ray",)]
-    return lanes
+    engine, trainer = ("torch", "vllm", *rollout), ("ray", "verl", *main)
+    if processors > 2:
+        return [engine, trainer, *((worker,) for worker in workers)]
+    return [engine, (*trainer, *workers)]
 
 
 def cores(stage: Stage) -> int:
