@@ -230,8 +230,8 @@ def test_killed_doctor_leaves_nothing_of_the_climb(number: int, tmp_path: Path) 
     while not unwrapped:
         assert doctor.poll() is None, doctor.communicate()
         time.sleep(0.05)
-        texts = [log.read_text() for log in logs.glob("*/rung-1/import-ray.log")]
-        unwrapped = [text.splitlines()[0] for text in texts if "\n" in text]
+        texts = [log.read_text() for log in logs.glob("*/rung-1/import-*.log")]
+        unwrapped = [text.splitlines()[0] for text in texts if text.startswith("PID") and "\n" in text]
     grandchild = unwrapped[0].split()[1]
     doctor.send_signal(number)
     report, error = doctor.communicate(timeout=300)
