@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gc
 import importlib
 import json
 import os
@@ -22,6 +21,7 @@ from collections.abc import Container, Mapping
 from typing import Any, NoReturn
 
 from verl_doctor.toolkit.probes.construction import assumed_gpu
+from verl_doctor.toolkit.probes.construction.garbage import uncollected
 from verl_doctor.toolkit.probes.construction.isolation import (
     Isolation,
     NoNetworkError,
@@ -80,14 +80,12 @@ def serve(token: str, request: Mapping[str, Any]) -> None:
     """
     place = _Place(request)
     place.begin()
-    gc.disable()
-    for name in _SLOW:
-        with contextlib.suppress(Exception):  # the job that needs it reports the error
-            importlib.import_module(name)
-    with contextlib.suppress(Exception):
-        _warm_up(request)
-    gc.freeze()  # so that the forks do not copy its pages
-    gc.enable()
+    with uncollected():  # nor do the forks copy its pages
+        for name in _SLOW:
+            with contextlib.suppress(Exception):  # the job that needs it reports the error
+                importlib.import_module(name)
+        with contextlib.suppress(Exception):
+            _warm_up(request)
     before = set(os.listdir(place.private))  # noqa: PTH208 - names are enough
     _report(place.stream, token, event="ready")
     for line in sys.stdin.buffer:
@@ -239,7 +237,8 @@ class Run:
         seconds = min(stage.seconds, self._most or stage.seconds)
         with _Limit(seconds, lambda: self._over(stage, begun)):
             try:
-                stage.run(self.job)
+                with uncollected() if stage.imports else contextlib.nullcontext():
+                    stage.run(self.job)
                 state = "ok"
             except (KeyboardInterrupt, GeneratorExit):
                 raise

@@ -97,10 +97,10 @@ def _frames(error: BaseException, home: str) -> list[dict[str, Any]]:
 
 def owner(file: str, home: str) -> str:
     """Return the owner of a file: "verl", "vllm", "user", or "" for libraries and what is not a file."""
-    real = os.path.realpath(file)
+    real = _real(file)
     for name in ("verl", "vllm"):
         package = getattr(sys.modules.get(name), "__file__", None)
-        if package and real.startswith(os.path.dirname(os.path.realpath(package)) + os.sep):  # noqa: PTH120
+        if package and real.startswith(os.path.dirname(_real(package)) + os.sep):  # noqa: PTH120
             return name
     if not os.path.isfile(real):
         return ""
@@ -129,4 +129,21 @@ def files_of_user(files: Iterable[str], home: str) -> set[str]:
 
 
 def _is_ours(file: str) -> bool:
-    return os.path.realpath(file).startswith(os.path.dirname(_OURS))  # noqa: PTH120
+    return _real(file).startswith(os.path.dirname(_OURS))  # noqa: PTH120
+
+
+def _real(file: str) -> str:
+    """Return the path of a file without symbolic links.
+
+    Each folder is resolved once: a job has executed thousands of files.
+    """
+    folder, name = os.path.split(file)
+    if not os.path.isabs(folder):  # noqa: PTH117
+        return os.path.realpath(file)
+    real = os.path.join(_real_folder(folder), name)  # noqa: PTH118
+    return os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
+
+
+@functools.cache
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)

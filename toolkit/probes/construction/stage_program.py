@@ -35,7 +35,7 @@ def composition(job: Job) -> None:
         job.set_hydra()
 
 
-@stage("import", "composition", seconds=180, users=True)
+@stage("import", "composition", seconds=180, users=True, imports=True)
 def imported(job: Job) -> None:
     """Import the program, including verl, torch and their dependencies."""
     if job.module.endswith(".py") or "/" in job.module:
@@ -77,7 +77,7 @@ def validation(job: Job) -> None:
     validate(types.SimpleNamespace(**given, __class__=trainer))
 
 
-@stage("trainer", "validation")
+@stage("trainer", "validation", imports=True)
 def trainer(job: Job) -> None:
     """Find the trainer's class for the mode, its sampler and callbacks."""
     OmegaConf = _omegaconf()  # noqa: N806
@@ -89,7 +89,7 @@ def trainer(job: Job) -> None:
     job.trainer = chosen(config=job.config)
 
 
-@stage("roles", "validation")
+@stage("roles", "validation", imports=True)
 def roles(job: Job) -> None:
     """Find the worker classes that the job's strategies choose."""
     if job.kind != "ppo":

@@ -33,7 +33,7 @@ class _Reached(BaseException):
     """Raised as soon as the engine's configuration is complete, so nothing is started."""
 
 
-@stage("rollout classes", "resolution", seconds=120)
+@stage("rollout classes", "resolution", seconds=120, imports=True)
 def rollout_classes(job: Job) -> None:
     """Find the classes that the job's rollout names."""
     if job.kind != "ppo":

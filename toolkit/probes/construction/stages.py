@@ -31,7 +31,7 @@ class Stage:
     """One stage.
 
     `needs` are the stages that must have succeeded, `seconds` is its time limit, `users` is whether it runs
-    the user's code.
+    the user's code, and `imports` whether most of its time goes into imports.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Stage:
     needs: tuple[str, ...]
     seconds: float
     users: bool
+    imports: bool = False
 
 
 STAGES: dict[str, Stage] = {}
@@ -46,12 +47,12 @@ STAGES: dict[str, Stage] = {}
 
 
 def stage(
-    name: str, *needs: str, seconds: float = 60.0, users: bool = False
+    name: str, *needs: str, seconds: float = 60.0, users: bool = False, imports: bool = False
 ) -> Callable[[Callable[[Job], None]], Callable[[Job], None]]:
     """Add a function to the table. It raises verl's errors, `NotHereError` or `NotJudgedError`."""
 
     def add(function: Callable[[Job], None]) -> Callable[[Job], None]:
-        STAGES[name] = Stage(name, function, needs, seconds, users)
+        STAGES[name] = Stage(name, function, needs, seconds, users, imports)
         return function
 
     return add
