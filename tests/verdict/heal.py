@@ -148,8 +148,10 @@ class Healer:
         folder = self.predictor.builder.folder / "run"
         folder.mkdir(exist_ok=True)
         runner = Runner(folder)
-        code, text = runner.start(case, self.predictor.builder.folder / case.name / "run.sh", ())
-        ended = log.judged(case, code, log.plain(text))
+        job = self.predictor.builder.folder / case.name
+        code, text = runner.start(case, job / "run.sh", ())
+        own = [file.read_text("utf-8", "replace") for file in sorted(job.rglob("*.log"))]  # a script's own
+        ended = log.judged(case, code, log.plain("\n".join((text, *own))))
         return replace(row, ran=" ".join(filter(None, (ended.outcome, ended.raised, ended.text[:200]))))
 
     def _session(self, case: Case, script: Path, private: Path) -> Session:
