@@ -59,6 +59,15 @@ def test_valid_job_has_no_failing_stage(tmp_path: Path) -> None:
     assert found.own_code == (str(tmp_path / "job" / "reward.py"),)
 
 
+@pytest.mark.slow
+def test_garbage_is_collected_except_during_imports(tmp_path: Path) -> None:
+    body = "import gc, verl.trainer.main_ppo as program\n    assert gc.isenabled() and not program.COLLECTS\n"
+    write(tmp_path, {VALIDATION: VALIDATE.format(body)})
+    program = tmp_path / "site-packages" / "verl" / "trainer" / "main_ppo.py"
+    program.write_text(f"import gc\nCOLLECTS = gc.isenabled()\n{program.read_text()}")
+    assert ended(run(tmp_path))["validation"] == "ok"
+
+
 def test_part_missing_from_the_release_is_not_judged(tmp_path: Path) -> None:
     write(tmp_path, {})
     classes = run(tmp_path).get("configuration classes")

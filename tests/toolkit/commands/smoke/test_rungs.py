@@ -193,6 +193,13 @@ def test_memory_kept_by_a_sleeping_engine_is_a_fault(back: int, status: str, tmp
     assert message.startswith("the engine took 1.0 GiB of the GPUs' memory and gave back")
 
 
+@pytest.mark.slow
+def test_imports_run_without_garbage_collector(tmp_path: Path) -> None:
+    text = "import gc\nif gc.isenabled(): raise OSError('it collects garbage')\n"
+    outcome = climbed(1, tmp_path, verl__trainer__main_ppo=text)
+    assert (outcome.status, outcome.cause) == ("passed", "")
+
+
 def test_processes_share_few_cores(tmp_path: Path) -> None:
     one: Stage = stage(tmp_path, packages(tmp_path / "site"))
     few, many = imports.lanes_for(one, 2), imports.lanes_for(one, 8)

@@ -1,8 +1,8 @@
 """Rung 1: everything that the job imports can be imported, and the files that the user names exist.
 
 Imports run in parallel, as many processes at a time as there are cores. What a package builds on is imported
-before it in the same process, so that a broken torch or Ray is named by itself: a process of its own would only
-import it again, which takes two seconds of a core and holds up the others.
+before it in the same process, so that a broken torch or Ray is named by itself: in a process of its own it
+would be imported once more, which takes two seconds of a core and holds up the others.
 """
 
 from __future__ import annotations
