@@ -159,7 +159,7 @@ def test_cluster_content_is_read(busy: tuple[head.Head, Driver]) -> None:
     assert found.namespaces == ("mine",)
 
 
-@pytest.mark.parametrize("version", [OLDER[0], *map(thorough, OLDER[1:])])
+@pytest.mark.parametrize("version", [*map(thorough, OLDER)])
 @unless_disturbed
 def test_older_ray_reads_the_same(busy: tuple[head.Head, Driver], version: str) -> None:
     at, _ = busy

@@ -18,7 +18,7 @@ from support.kept import CACHE
 from verdict.build import Builder
 from verdict.case import cases
 
-pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=200)]
+pytestmark = [pytest.mark.thorough, pytest.mark.real, pytest.mark.slow(seconds=200)]
 
 _WHOSE = "WHOSE_TEST"  # in the environment of all that a test starts
 

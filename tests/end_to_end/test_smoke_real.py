@@ -104,6 +104,7 @@ def test_path_too_long_for_sockets_stops_ray(private_home: Path) -> None:
     assert left == ""
 
 
+@pytest.mark.thorough
 def test_model_unknown_to_transformers_stops_vllm(private_home: Path) -> None:
     model = private_home / "model"
     made = [sys.executable, "-m", "verl_doctor.toolkit", "tiny", str(private_home / "tiny")]

@@ -71,6 +71,7 @@ tune_two_processes_one_row_each tune_target_modules tune_validation_file_broken 
 """Jobs that CI constructs: healthy ones of several kinds, and those whose failure instant rules alone do not foretell."""
 
 
+@pytest.mark.thorough
 @pytest.mark.real
 @pytest.mark.slow(seconds=150)  # the whole file
 def test_construction_predicts_the_outcome(predictor: Predictor) -> None:

@@ -17,7 +17,7 @@ from support.running import Doctor
 from verl_doctor.toolkit.commands.demo import demo
 from verl_doctor.toolkit.system import toml
 
-pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=60)]
+pytestmark = [pytest.mark.thorough, pytest.mark.real, pytest.mark.slow(seconds=60)]
 
 FAULTY = "verl/workers/rollout/vllm_rollout/vllm_async_server.py"
 
