@@ -1,6 +1,4 @@
-"""What collectors need of this machine: the user's environment and folder, kernel files, running programs.
-
-Running programs means that collectors run other programs.
+"""What collectors need of this machine: environment and folder of the user, kernel files, a way to run programs.
 
 Tests pass their own `Machine`, whose programs may return recorded output.
 """

@@ -106,9 +106,9 @@ def without_value(configuration: Configuration, key: str) -> Correction | None:
 def variable(
     name: str, value: str | None, at: Location | None, new: str | None, why: str = "", effect: str = ""
 ) -> Correction | None:
-    """The correction that changes a variable where a file sets it; None where no file does.
+    """Return what changes a variable where a file sets it, or comments that line out if `new` is None.
 
-    It gives the variable another value, or comments that line out.
+    None if no file sets it.
     """
     if at is None or not at.line or value is None:
         return None

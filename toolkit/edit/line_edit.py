@@ -26,7 +26,7 @@ _CLOSES = re.compile(r"(?:fi|elif|else|done|esac|;;|\}|\))(?![\w-])|(?:fi|elif|e
 
 @dataclass(frozen=True)
 class LineEdit:
-    """Replace `old`, once in this line (from 1), by `new`; or comment the line out when `new` is None.
+    """Replace the only `old` in this line (from 1) by `new`; or comment the line out when `new` is None.
 
     `extends` means that the line also reads the variable, to extend its old value.
     """

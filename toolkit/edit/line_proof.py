@@ -13,17 +13,17 @@ from verl_doctor.toolkit.collectors.launch.dockerfile import variables_in
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Written, below
 
-RequestedPorts = Mapping[int, tuple[str, str | None]]
+RequestedEdits = Mapping[int, tuple[str, str | None]]
 """By line (from 1): the word to be replaced, and its replacement; None if the line is to be removed."""
 
 
-def proven(before: str, after: str, syntax: str, wanted: RequestedPorts) -> bool:
+def proven(before: str, after: str, syntax: str, wanted: RequestedEdits) -> bool:
     """Return whether only the intended parts have changed."""
     readers = {"shell script": _shell, "Dockerfile": _dockerfile, "runtime_env": _yaml}
     return readers[syntax](before, after, wanted)
 
 
-def _shell(before: str, after: str, wanted: RequestedPorts) -> bool:
+def _shell(before: str, after: str, wanted: RequestedEdits) -> bool:
     """Compare the commands and the constructs around them.
 
     Trees contain no comments, and `:` does nothing.
@@ -49,7 +49,7 @@ def _lines(node: Simple) -> range:
     return range(node.line, max(part.line for part in below(node) if hasattr(part, "line")) + 1)
 
 
-def _is_to_go(node: Simple, wanted: RequestedPorts) -> bool:
+def _is_to_go(node: Simple, wanted: RequestedEdits) -> bool:
     """Return whether a command only sets the variable that is to be removed."""
     name, instead = wanted.get(node.line, ("", ""))
     set_here = [*node.assignments, *(word for word in node.words if isinstance(word, Assignment))]
@@ -62,7 +62,7 @@ def _is_to_go(node: Simple, wanted: RequestedPorts) -> bool:
     )
 
 
-def _form(node: Any, wanted: RequestedPorts) -> Any:
+def _form(node: Any, wanted: RequestedEdits) -> Any:
     """Return a tree without line numbers, no-ops and removed lines, and with the intended words."""
     if isinstance(node, tuple):
         left = (part for part in node if not (isinstance(part, Simple) and _is_nothing(part, wanted)))
@@ -76,7 +76,7 @@ def _form(node: Any, wanted: RequestedPorts) -> Any:
     return node
 
 
-def _is_nothing(node: Simple, wanted: RequestedPorts) -> bool:
+def _is_nothing(node: Simple, wanted: RequestedEdits) -> bool:
     texts = [getattr(word, "raw", "") for word in node.words]
     return (texts == [":"] and not node.assignments) or _is_to_go(node, wanted)
 
@@ -96,7 +96,7 @@ def _renamed(node: Any, words: list[tuple[str, str | None]]) -> Any:
     return node
 
 
-def _dockerfile(before: str, after: str, wanted: RequestedPorts) -> bool:
+def _dockerfile(before: str, after: str, wanted: RequestedEdits) -> bool:
     """Compare what `ENV` sets."""
     old = list(variables_in(before))
     if {(line, word) for line, (word, _) in wanted.items()} - {(env.line, env.name) for env in old}:
@@ -109,7 +109,7 @@ def _dockerfile(before: str, after: str, wanted: RequestedPorts) -> bool:
     return expected == [(env.name, env.value) for env in variables_in(after)]
 
 
-def _yaml(before: str, after: str, wanted: RequestedPorts) -> bool:
+def _yaml(before: str, after: str, wanted: RequestedEdits) -> bool:
     """Compare the documents. An `env_vars` that loses its last entry is a null, which Ray does not accept."""
     try:
         old, new = yaml.safe_load(before), yaml.safe_load(after)
