@@ -1,4 +1,4 @@
-"""What collectors need of this machine: environment and folder of the user, kernel files, a way to run programs.
+"""What collectors need of this machine: its environment and files, and a way to run programs.
 
 Tests pass their own `Machine`, whose programs may return recorded output.
 """
