@@ -19,7 +19,7 @@ import pytest
 from support.environments import interpreter
 from support.ray import head
 from support.running import doctor
-from support.trying import thorough, unless_disturbed
+from support.trying import unless_disturbed
 
 from verl_doctor.toolkit.collectors.ray.addresses import Place, RayAddresses
 from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters, ray_clusters
@@ -159,7 +159,8 @@ def test_cluster_content_is_read(busy: tuple[head.Head, Driver]) -> None:
     assert found.namespaces == ("mine",)
 
 
-@pytest.mark.parametrize("version", [*map(thorough, OLDER)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("version", OLDER)
 @unless_disturbed
 def test_older_ray_reads_the_same(busy: tuple[head.Head, Driver], version: str) -> None:
     at, _ = busy

@@ -10,6 +10,6 @@ from verdict.predict import Predictor
 pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=100)]
 
 
-@pytest.mark.parametrize("name", sampled(NOW_FORETOLD, 8))
+@pytest.mark.parametrize("name", sampled(NOW_FORETOLD))
 def test_later_prediction_is_kept(name: str, predictor: Predictor) -> None:
     assert predictor.foretell(CASES[name], SINCE.get(name, ())).fails
